@@ -1,0 +1,1 @@
+"""What a receiver recorded, as frozen captures."""

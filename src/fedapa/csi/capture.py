@@ -1,0 +1,36 @@
+"""Capture: what one receiver recorded in one take, whoever made it, a file or the simulator."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Capture"]
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """Complex channel state information of consecutive packets, with what is known about them."""
+
+    csi: npt.NDArray[np.complex64]
+    """[packets, subcarriers, rx, tx], in the device's own units, subcarriers from low to high."""
+    timestamps: npt.NDArray[np.float64]
+    """[packets] seconds, ascending; the origin is the device's own."""
+    rssi: npt.NDArray[np.float32]
+    """[packets] dBm; NaN where the device says nothing."""
+    device: str
+    """e.g. "nexmon 43455c0", "intel 5300", "simulated"."""
+    bandwidth: int
+    """MHz: 20, 40, 80 or 160."""
+    subcarriers: npt.NDArray[np.int16]
+    """[subcarriers] centred indices: 0 is the carrier, negative ones lie below it."""
+    synthetic: bool = False
+    """True for everything the simulator made; it follows the data to every table and page."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Frames that were left out, by reason."""
+
+    @property
+    def packets(self) -> int:
+        """Number of packets kept."""
+        return len(self.csi)

@@ -1,0 +1,62 @@
+"""Every exception of fedapa.
+
+A user's mistake raises one of these with a sentence that names the place, what was found, what
+was expected and the remedy; the command line prints that sentence and exits with code 2::
+
+    FedapaError
+    ├── CaptureError       a capture file is not what its format promises
+    ├── DataError          a store, a room or its windows cannot be used
+    ├── PlanError          a plan, a setting or a flag is wrong
+    ├── PayloadError       bytes that should be a payload are not
+    ├── RosterError        this algorithm cannot run on these rooms
+    └── RunError           a run cannot start, go on or be resumed
+"""
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CaptureError",
+    "DataError",
+    "FedapaError",
+    "PayloadError",
+    "PlanError",
+    "RosterError",
+    "RunError",
+    "nearest",
+]
+
+
+class FedapaError(Exception):
+    """The root: catch this to catch all that fedapa raises on purpose."""
+
+
+class CaptureError(FedapaError):
+    """A capture file is not what its format promises."""
+
+
+class DataError(FedapaError):
+    """A store, a room or its windows cannot be used."""
+
+
+class PlanError(FedapaError):
+    """A plan, a setting or a flag is wrong."""
+
+
+class PayloadError(FedapaError):
+    """Bytes that should be a payload are not."""
+
+
+class RosterError(FedapaError):
+    """This algorithm cannot run on these rooms."""
+
+
+class RunError(FedapaError):
+    """A run cannot start, go on or be resumed."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What to offer for a mistyped ``word``: the closest known one, or all of them."""
+    choices = sorted(known)
+    close = difflib.get_close_matches(word, choices, n=1)
+    return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(choices)}"

@@ -1,0 +1,48 @@
+"""Files that are whole or absent: everything is written aside, flushed, and renamed into place."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["aside", "write_bytes", "write_text"]
+
+
+@contextlib.contextmanager
+def aside(path: Path) -> Iterator[Path]:
+    """A path beside ``path`` to write to; renamed to it when the block ends well, else removed.
+
+    A crash, a full disk or an exception leaves what stood at ``path`` before as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        yield partial
+        with partial.open("rb+") as written:
+            os.fsync(written.fileno())
+        partial.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    # The rename itself lives in the folder; some systems cannot open folders, then it is not synced.
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace the content of ``path`` in one step."""
+    with aside(path) as partial:
+        partial.write_bytes(content)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Replace the text in ``path`` in one step."""
+    write_bytes(path, content.encode())

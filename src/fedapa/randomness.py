@@ -1,0 +1,60 @@
+"""Every random stream, named by what it is for; the only file that touches generators.
+
+A ``Key`` is a path of words such as ``Key(0) / "round" / 3 / "room" / "bus" / "batches"``. Streams
+of different paths are independent, the same path gives the same stream on every machine and in
+every process, and nobody's draw moves anybody else's: that is why results do not depend on the
+number of workers or on the order in which rooms are served.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Key"]
+
+
+@dataclass(frozen=True)
+class Key:
+    """The name of a random stream: a seed and a path of words."""
+
+    seed: int
+    path: tuple[str | int, ...] = ()
+
+    def __truediv__(self, word: str | int) -> "Key":
+        return Key(self.seed, (*self.path, word))
+
+    @property
+    def number(self) -> int:
+        """128 bits that depend on the seed and on every word of the path."""
+        # repr keeps 3 and "3" apart, the tuple's commas keep ("ab",) and ("a", "b") apart.
+        text = repr((self.seed, *self.path)).encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "little")
+
+    def numpy(self) -> np.random.Generator:
+        """A numpy generator at the start of this stream."""
+        return np.random.Generator(np.random.PCG64(self.number))
+
+    def torch(self) -> "torch.Generator":
+        """A torch CPU generator at the start of this stream."""
+        import torch
+
+        return torch.Generator().manual_seed(self.number & (2**63 - 1))
+
+    @contextlib.contextmanager
+    def as_torch_default(self) -> Iterator[None]:
+        """Run a block, e.g. the construction of a net, on this stream; the global one is restored.
+
+        torch initialises layers from its global generator and takes no other.
+        """
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.number & (2**63 - 1))
+            yield

@@ -1,0 +1,1 @@
+"""From recordings to labelled windows: the store, cutting, splitting."""
