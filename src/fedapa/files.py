@@ -28,7 +28,7 @@ def aside(path: Path) -> Iterator[Path]:
 
 
 def _sync_folder(folder: Path) -> None:
-    # The rename itself lives in the folder; some systems cannot open folders, then it is not synced.
+    # The rename itself lives in the folder; where folders cannot be opened it is not synced.
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

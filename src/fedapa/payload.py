@@ -34,7 +34,7 @@ from fedapa.errors import PayloadError
 __all__ = ["Array", "Tree", "Value", "array_bytes", "decode", "digest", "encode", "leaves"]
 
 Array: TypeAlias = npt.NDArray[np.generic]
-Value: TypeAlias = Union[Array, int, float, bool, str, None, "Tree"]
+Value: TypeAlias = Union[Array, int, float, bool, str, "Tree", None]
 Tree: TypeAlias = Mapping[str, Value]
 
 _MAGIC = b"FAPA"
@@ -43,7 +43,20 @@ _HEAD = struct.Struct("<4sHHQ16s")
 _SEPARATOR = "/"
 # What safetensors and we both know; anything else (object, datetime, text) is refused by name.
 _DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+    [
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "float32",
+        "float64",
+    ]
 )
 
 
@@ -76,7 +89,8 @@ def encode(tree: Tree) -> bytes:
         if isinstance(value, np.ndarray):
             if value.dtype.name not in _DTYPES:
                 raise PayloadError(
-                    f"{path}: dtype {value.dtype} cannot travel; known: {', '.join(sorted(_DTYPES))}"
+                    f"{path}: dtype {value.dtype} cannot travel; "
+                    f"known: {', '.join(sorted(_DTYPES))}"
                 )
             little = value.astype(value.dtype.newbyteorder("<"), copy=False)
             arrays[path] = np.ascontiguousarray(little).reshape(value.shape)
@@ -136,7 +150,7 @@ def _metadata(body: bytes) -> dict[str, str]:
     return header["__metadata__"]
 
 
-def _unflatten(arrays: Mapping[str, Array], scalars: Mapping[str, object]) -> dict[str, Value]:
+def _unflatten(arrays: Mapping[str, Array], scalars: Mapping[str, Value]) -> dict[str, Value]:
     tree: dict[str, Value] = {}
     for path, value in sorted([*arrays.items(), *scalars.items()], key=lambda item: item[0]):
         *branches, last = path.split(_SEPARATOR)
@@ -147,7 +161,7 @@ def _unflatten(arrays: Mapping[str, Array], scalars: Mapping[str, object]) -> di
                 raise ValueError(f"'{path}' is both a value and a branch")
             place = below
         if isinstance(value, dict):
-            value = float(value["float"]) if value else {}
+            value = float(str(value["float"])) if value else {}
         if last in place:
             raise ValueError(f"'{path}' appears twice")
         place[last] = value

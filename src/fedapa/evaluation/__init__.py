@@ -1,1 +1,1 @@
-"""To be written."""
+"""Scores and the records that rounds leave behind."""

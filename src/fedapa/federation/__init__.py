@@ -1,1 +1,1 @@
-"""To be written."""
+"""Rounds: rooms and a server exchange payloads, and what they leave behind survives a crash."""

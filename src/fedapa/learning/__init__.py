@@ -1,1 +1,1 @@
-"""To be written."""
+"""How one room learns, and the mathematics of prototypes."""

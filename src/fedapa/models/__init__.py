@@ -1,1 +1,1 @@
-"""To be written."""
+"""The nets: an encoder that makes embeddings and a classifier that reads them."""

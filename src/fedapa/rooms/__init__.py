@@ -1,1 +1,1 @@
-"""To be written."""
+"""Rooms: their windows, their normaliser and their net; nothing here leaves a room."""

@@ -100,6 +100,12 @@ class Store:
         return bool(self._file.attrs["synthetic"])
 
     @property
+    def window(self) -> int | None:
+        """The window length that the store recommends, if it does."""
+        found = self._file.attrs.get("window")
+        return None if found is None else int(found)
+
+    @property
     def rooms(self) -> tuple[str, ...]:
         """Names of the rooms, sorted."""
         return tuple(sorted(self._file))
@@ -226,12 +232,11 @@ def write_store(path: str | Path) -> Iterator[StoreWriter]:
     path = Path(path)
     if path.exists():
         raise DataError(f"{path}: already exists; remove it or choose another name")
-    with aside(path) as partial:
-        with h5py.File(partial, "w", track_order=False) as file:
-            file.attrs["format"] = _FORMAT
-            file.attrs["version"] = _VERSION
-            file.attrs["synthetic"] = False
-            yield StoreWriter(file)
+    with aside(path) as partial, h5py.File(partial, "w", track_order=False) as file:
+        file.attrs["format"] = _FORMAT
+        file.attrs["version"] = _VERSION
+        file.attrs["synthetic"] = False
+        yield StoreWriter(file)
 
 
 def _plain(value: object) -> object:

@@ -1,1 +1,1 @@
-"""To be written."""
+"""Engines: ways for a server to reach its rooms."""

@@ -1,0 +1,138 @@
+"""The contract: an algorithm is two halves, and the defaults are Local.
+
+One algorithm is one file: a frozen dataclass of settings and a few pure methods. The server half
+sees payloads and named arrays only; the room half sees its own room only. Neither sees a socket,
+a process or another room, so the same file runs in process and on a network. States are trees
+(``fedapa.payload``): they are returned, never changed in place.
+
+In one exchange a room *receives* the download, *deploys* and is scored (that is the score of the
+state after the previous merge), *trains*, and replies with its upload. A last exchange only scores.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, TypeAlias, cast
+
+from pydantic import ConfigDict
+
+from fedapa.learning.fit import Objective, Training, cross_entropy, fit
+from fedapa.learning.tree import NamedArrays, load_weights, weights_of
+from fedapa.models.model import Model
+from fedapa.payload import Array, Tree
+from fedapa.randomness import Key
+from fedapa.rooms.room import Room, RoomCard
+
+__all__ = [
+    "Algorithm",
+    "Payload",
+    "Report",
+    "RoomState",
+    "Roster",
+    "Round",
+    "ServerState",
+    "settings_of",
+]
+
+Payload: TypeAlias = Tree
+ServerState: TypeAlias = Tree
+RoomState: TypeAlias = Tree
+Report: TypeAlias = Mapping[str, float]
+Roster: TypeAlias = Sequence[RoomCard]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Which round it is: counted from 1, of how many, and its random stream."""
+
+    number: int
+    total: int
+    key: Key
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Local training; others override what they do differently."""
+
+    name: ClassVar[str]
+    """What a plan calls it; the name of its file."""
+    title: ClassVar[str]
+    """What a table calls it."""
+    travels: ClassVar[str]
+    """What is exchanged, in a few words."""
+    citation: ClassVar[str]
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    training: Training = field(default_factory=Training)
+
+    # ---- server half: payloads and named arrays only -------------------------------------------
+
+    def open(self, roster: Roster, key: Key) -> ServerState:
+        """The server's first state; refuses rooms it cannot serve with a RosterError."""
+        return {}
+
+    def download(self, state: ServerState, room: str, round: Round) -> Payload:
+        """What this room gets at the start of this round."""
+        return {}
+
+    def merge(
+        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
+    ) -> ServerState:
+        """The state after this round's uploads, whatever their order."""
+        return state
+
+    def explain(self, state: ServerState) -> dict[str, float | Array]:
+        """What is worth recording about a state: numbers, [N] per room, or [N, N] between them."""
+        return {}
+
+    # ---- room half: sees its own room only ------------------------------------------------------
+
+    def join(self, room: Room, key: Key) -> RoomState:
+        """The room's first state."""
+        return {"model": weights_of(room.build())}
+
+    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
+        """The room's state with the download taken in."""
+        return state
+
+    def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
+        """The net that is scored and served."""
+        return self.model(room, state)
+
+    def train(
+        self, room: Room, state: RoomState, round: Round
+    ) -> tuple[RoomState, Payload, Report]:
+        """One round of local training: the new state, the upload and what to record."""
+        _, state, report = self.fit(room, state, round, cross_entropy)
+        return state, {}, report
+
+    # ---- what most room halves share ------------------------------------------------------------
+
+    def model(self, room: Room, state: RoomState) -> Model:
+        """The room's net with the weights that the state holds."""
+        model = room.build()
+        load_weights(model, cast(NamedArrays, state["model"]))
+        return model
+
+    def fit(
+        self, room: Room, state: RoomState, round: Round, objective: Objective
+    ) -> tuple[Model, RoomState, dict[str, float]]:
+        """Train the state's net on an objective; the batches depend on room and round only."""
+        model = self.model(room, state)
+        result = fit(
+            model,
+            room,
+            objective,
+            self.training,
+            key=round.key / "room" / room.name / "batches",
+            momentum=cast(NamedArrays | None, state.get("momentum")),
+        )
+        new = {**state, "model": weights_of(model)}
+        if self.training.keep_momentum:
+            new["momentum"] = dict(result.momentum)
+        return model, new, dict(result.losses)
+
+
+def settings_of(algorithm: type[Algorithm]) -> dict[str, Any]:
+    """The algorithm's own settings and their defaults."""
+    return {f.name: f.default for f in fields(algorithm) if f.name != "training"}

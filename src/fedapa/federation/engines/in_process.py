@@ -1,0 +1,163 @@
+"""InProcess: all rooms on this machine, trained side by side by spawned worker processes.
+
+Each worker uses one thread, memory-maps the windows and can serve any room, so the largest rooms
+start first and nobody waits. Rooms draw from streams of their own: any number of workers gives the
+same bytes. ``workers=0`` serves rooms one by one in this process, for debugging and for tests.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import connection
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+from fedapa.algorithms.algorithm import Algorithm, Roster, Round
+from fedapa.errors import RunError
+from fedapa.federation.participant import Participant, Reply, Request
+from fedapa.models.cost import flops
+from fedapa.rooms.room import Room
+
+__all__ = ["InProcess", "available_cores"]
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Served:
+    """What a worker needs to serve any room."""
+
+    algorithm: Algorithm
+    rooms: Mapping[str, Room]
+    run: str
+    folder: Path
+
+    def participant(self, room: str) -> Participant:
+        return Participant(
+            algorithm=self.algorithm,
+            room=self.rooms[room],
+            run=self.run,
+            folder=self.folder / "rooms" / room,
+            model_path=self.folder / "models" / f"{room}.safetensors",
+        )
+
+
+class InProcess:
+    """An engine; use it as a context manager so that its workers end with it."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        rooms: Sequence[Room],
+        *,
+        run: str,
+        folder: Path,
+        workers: int | None = None,
+    ) -> None:
+        by_name = {room.name: room for room in sorted(rooms, key=lambda room: room.name)}
+        self._served = _Served(algorithm, by_name, run, folder)
+        self._cards = tuple(room.card for room in by_name.values())
+        # Longest first: the round ends when the last room does.
+        self._order = sorted(by_name, key=lambda name: (-_effort(by_name[name]), name))
+        wanted = available_cores() if workers is None else workers
+        self._workers = min(wanted, len(by_name))
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> "InProcess":
+        if self._workers:
+            self._pool = ProcessPoolExecutor(
+                self._workers,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_start_worker,
+                initargs=(self._served,),
+            )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+
+    def roster(self) -> Roster:
+        """The cards of all rooms, sorted by name."""
+        return self._cards
+
+    def exchange(self, round: Round, requests: Mapping[str, Request]) -> Mapping[str, Reply]:
+        """Every room answers its request; replies come sorted by room."""
+        order = [room for room in self._order if room in requests]
+        if self._pool is None:
+            with _one_thread():
+                replies = {
+                    room: self._served.participant(room).exchange(round, requests[room])
+                    for room in order
+                }
+        else:
+            jobs = {room: self._pool.submit(_serve, room, round, requests[room]) for room in order}
+            replies = {room: _result(job, room, round) for room, job in jobs.items()}
+        return {room: replies[room] for room in sorted(replies)}
+
+
+def _effort(room: Room) -> int:
+    return flops(room.build(), room.windows.shape[1:]) * len(room.split.train)
+
+
+def _result(job: "Future[Reply]", room: str, round: Round) -> Reply:
+    try:
+        return job.result()
+    except BrokenProcessPool as error:
+        raise RunError(
+            f"round {round.number}: a worker process died while serving rooms (last asked for: "
+            f"'{room}'); out of memory? Use fewer --workers and go on with --resume"
+        ) from error
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_SERVED: _Served | None = None
+
+
+def _start_worker(served: _Served) -> None:
+    global _SERVED
+    _SERVED = served
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+    """End this process when its parent is gone, even if that was killed without a chance to say."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _serve(room: str, round: Round, request: Request) -> Reply:
+    if _SERVED is None:
+        raise RunError("a worker was asked before it was started")
+    return _SERVED.participant(room).exchange(round, request)

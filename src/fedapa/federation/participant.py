@@ -1,0 +1,149 @@
+"""The room's side of a round, the same for every engine: receive, score, train, reply, remember.
+
+A participant keeps its state in atomic files, one a round, the last two. A request that it has
+answered already (the server crashed, or the reply was lost) is answered from the file instead of
+trained twice; so updates are idempotent, and a run that is killed at any moment goes on bit-equal.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from fedapa.algorithms.algorithm import Algorithm, Payload, RoomState, Round
+from fedapa.errors import PayloadError
+from fedapa.evaluation.metrics import confusion, score
+from fedapa.files import write_bytes
+from fedapa.payload import Array, Tree, Value, decode, digest, encode
+from fedapa.rooms.room import Room
+from fedapa.rooms.served import save_model
+
+__all__ = ["Participant", "Reply", "Request"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the server asks of a room in one exchange."""
+
+    download: bytes | None
+    """The encoded payload; ``None`` for a room that sits this round out."""
+    train: bool
+    """Whether to train; the last exchange only scores."""
+    keep_model: bool = False
+    """Whether to write the deployed net to its file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What a room answers."""
+
+    scores: Mapping[str, float]
+    """Metrics on its test windows of the state before this round's training."""
+    confusion: Array
+    """[C, C] by (true, predicted)."""
+    upload: bytes | None = None
+    report: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long scoring and training took; outside every equality."""
+
+
+@dataclass(frozen=True, eq=False)
+class Participant:
+    """One room in one run."""
+
+    algorithm: Algorithm
+    room: Room
+    run: str
+    """Names the run; files of another run are not ours to answer from."""
+    folder: Path
+    """Where this room keeps its states."""
+    model_path: Path
+    """Where the finished net goes."""
+
+    def exchange(self, round: Round, request: Request) -> Reply:
+        """Answer one request of the server."""
+        asked = digest(request.download or b"") + f"-{request.train}"
+        remembered = self._load(round.number)
+        if remembered is not None and remembered["asked"] == asked:
+            state = cast(Tree, remembered["state"])
+            reply = _reply(cast(Tree, remembered["reply"]))
+        else:
+            state, reply = self._work(round, request)
+            entry: Tree = {"run": self.run, "asked": asked, "state": state, "reply": _tree(reply)}
+            write_bytes(self._path(round.number), encode(entry))
+            self._forget(before=round.number - 1)
+        if request.keep_model:
+            save_model(self.model_path, self.room, self.algorithm.deploy(self.room, state, round))
+        return reply
+
+    def _work(self, round: Round, request: Request) -> tuple[RoomState, Reply]:
+        state = self._state_before(round)
+        if request.download is not None:
+            payload = decode(request.download, f"download of room '{self.room.name}'")
+            state = self.algorithm.receive(self.room, state, payload, round)
+        began = time.perf_counter()
+        guess, truth = self.room.predict(self.algorithm.deploy(self.room, state, round))
+        matrix = confusion(truth, guess, len(self.room.classes))
+        scored = time.perf_counter()
+        upload: Payload | None = None
+        report: Mapping[str, float] = {}
+        if request.train:
+            state, upload, report = self.algorithm.train(self.room, state, round)
+        seconds = {"score": scored - began, "train": time.perf_counter() - scored}
+        return state, Reply(
+            scores=score(matrix, self.room.classes),
+            confusion=matrix,
+            upload=None if upload is None else encode(upload),
+            report=report,
+            seconds=seconds,
+        )
+
+    def _state_before(self, round: Round) -> RoomState:
+        if round.number == 1:
+            return self.algorithm.join(self.room, round.key / "room" / self.room.name / "join")
+        remembered = self._load(round.number - 1)
+        if remembered is None:
+            raise PayloadError(
+                f"{self._path(round.number - 1)}: the room's state of the round before is missing; "
+                "start the run afresh"
+            )
+        return cast(Tree, remembered["state"])
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"round-{number:06d}.state"
+
+    def _load(self, number: int) -> Mapping[str, Value] | None:
+        path = self._path(number)
+        if not path.is_file():
+            return None
+        found = decode(path.read_bytes(), str(path))
+        return found if found["run"] == self.run else None
+
+    def _forget(self, before: int) -> None:
+        for path in self.folder.glob("round-*.state"):
+            if path < self._path(before):
+                path.unlink()
+
+
+def _tree(reply: Reply) -> Tree:
+    # Seconds are not remembered: an answer from the file took none.
+    upload = None if reply.upload is None else np.frombuffer(reply.upload, np.uint8)
+    return {
+        "scores": dict(reply.scores),
+        "confusion": reply.confusion,
+        "upload": upload,
+        "report": dict(reply.report),
+    }
+
+
+def _reply(tree: Tree) -> Reply:
+    upload = cast(Array | None, tree["upload"])
+    return Reply(
+        scores=cast(Mapping[str, float], tree["scores"]),
+        confusion=cast(Array, tree["confusion"]),
+        upload=None if upload is None else upload.tobytes(),
+        report=cast(Mapping[str, float], tree["report"]),
+    )

@@ -1,0 +1,217 @@
+"""Plan: everything that decides the numbers of a run, read from TOML, flags or Python.
+
+What does not decide them (where to write, how many workers) is not in it. A resolved plan names
+every value, also those left to default, so that ``fedapa run plan.toml`` repeats the run.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from fedapa import algorithms
+from fedapa.algorithms.algorithm import Algorithm, settings_of
+from fedapa.errors import PlanError, nearest
+from fedapa.learning.fit import NotNegativeInteger, PositiveInteger, Training
+from fedapa.models.build import ARCHITECTURES
+from fedapa.windows.slide import Cut
+from fedapa.windows.split import SplitKind
+from fedapa.windows.store import Label
+
+__all__ = ["DataPlan", "ModelPlan", "Plan"]
+
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class DataPlan(_Section):
+    """Which rooms, how their recordings are cut into windows, and how windows are split."""
+
+    file: str | None = None
+    """A store; none is the simulated rooms below."""
+    simulated: str = "smoke"
+    """The simulated rooms to use where no file is given: smoke, quick or six-rooms."""
+    simulated_seed: NotNegativeInteger = 0
+    """The seed of the simulated rooms; runs of different seeds share one set of rooms."""
+    window: PositiveInteger | None = None
+    """Packets a window spans; by default what the store recommends, else 1000."""
+    stride: PositiveInteger | None = None
+    """Packets from one window to the next; by default no overlap."""
+    decimate: PositiveInteger = 1
+    """Keep every n-th packet, after a low-pass."""
+    links: Literal["first", "stack"] = "first"
+    """The first antenna pair, or all side by side."""
+    bad_windows: Literal["refuse", "drop"] = "refuse"
+    """Windows with NaN, infinity or no change at all."""
+    split: SplitKind = "recording"
+    """random (paper-like, leaks), blocked, or recording."""
+    test: Share = 0.2
+    """Share of windows to test on."""
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the rest kept from training, for whatever is tuned."""
+
+    def cut(self, recommended: int | None) -> Cut:
+        """How to cut windows; ``recommended`` is the store's own window length."""
+        return Cut(
+            length=self.window or recommended or 1000,
+            stride=self.stride,
+            decimate=self.decimate,
+            links=self.links,
+            bad_windows=self.bad_windows,
+        )
+
+
+class ModelPlan(_Section):
+    """The nets."""
+
+    architecture: str | dict[str, str] = "large"
+    """One net for all, "by-size" (thirds by train windows: tiny, middle, large), or room = net."""
+    width: PositiveInteger = 256
+    """Of the embedding."""
+    normalise_embedding: bool = False
+    """Scale embeddings to length one before the classifier and in prototypes."""
+    initialisation: Literal["common", "own"] = "common"
+    """Whether rooms with equal nets start from equal weights."""
+
+    @model_validator(mode="after")
+    def _known_nets(self) -> "ModelPlan":
+        chosen = self.architecture
+        given = chosen.values() if isinstance(chosen, dict) else [chosen]
+        known = (*ARCHITECTURES, *(() if isinstance(chosen, dict) else ("by-size",)))
+        for net in given:
+            if net not in known:
+                raise ValueError(f"'{net}' is no architecture; {nearest(net, known)}")
+        return self
+
+
+class Plan(_Section):
+    """A run, as far as it decides the result."""
+
+    seed: NotNegativeInteger = 0
+    rounds: PositiveInteger = 10
+    participation: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """ρ: share of the rooms that take part in a round."""
+    classes: tuple[Label, ...] | None = None
+    """All counts or categories; by default those found in the rooms."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    data: DataPlan = Field(default_factory=DataPlan)
+    model: ModelPlan = Field(default_factory=ModelPlan)
+    training: Training = Field(default_factory=Training)
+    algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedapa"})
+    """Its name and its settings."""
+
+    def __init__(self, **values: Any) -> None:
+        # Two shorthands for scripts: Plan(algorithm="local", data="rooms.h5").
+        if isinstance(values.get("algorithm"), str):
+            values["algorithm"] = {"name": values["algorithm"]}
+        if isinstance(values.get("data"), str | Path):
+            values["data"] = {"file": str(values["data"])}
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise PlanError(_sentence(error.errors()[0], type(self))) from None
+        # Settings are checked, and defaults spelled out, by the algorithm itself.
+        settings = {name: getattr(self.build(), name) for name in settings_of(self._kind)}
+        object.__setattr__(self, "algorithm", {"name": self._kind.name, **settings})
+
+    @property
+    def _kind(self) -> type[Algorithm]:
+        if "name" not in self.algorithm:
+            raise PlanError(f"algorithm: no name given; known: {', '.join(algorithms.names())}")
+        return algorithms.find(str(self.algorithm["name"]))
+
+    def build(self) -> Algorithm:
+        """The algorithm with its settings."""
+        kind = self._kind
+        settings = {key: value for key, value in self.algorithm.items() if key != "name"}
+        try:
+            return TypeAdapter(kind).validate_python({**settings, "training": self.training})
+        except ValidationError as error:
+            raise PlanError(
+                _sentence(error.errors()[0], kind, place=f"algorithm '{kind.name}': ")
+            ) from None
+
+    @classmethod
+    def of(cls, *layers: Mapping[str, Any]) -> "Plan":
+        """A plan from several mappings, later ones overriding earlier ones, section by section.
+
+        Settings of one algorithm mean nothing to another: naming a new one drops the old's.
+        """
+        merged: dict[str, Any] = {}
+        for layer in layers:
+            for key, value in layer.items():
+                new = {"name": value} if key == "algorithm" and isinstance(value, str) else value
+                old = merged.get(key)
+                if not isinstance(old, dict) or not isinstance(new, Mapping):
+                    merged[key] = dict(new) if isinstance(new, Mapping) else new
+                elif key == "algorithm" and new.get("name", old["name"]) != old["name"]:
+                    merged[key] = dict(new)
+                else:
+                    merged[key] = {**old, **new}
+        return cls(**merged)
+
+    def document(self) -> dict[str, Any]:
+        """Plain values with every default spelled out; what has no value is left out."""
+        values = self.model_dump(mode="json")
+        values["training"] = asdict(self.training)
+        return _without_none(values)  # type: ignore[no-any-return]
+
+    def toml(self) -> str:
+        """The resolved plan as a file that ``fedapa run`` reads."""
+        return tomli_w.dumps(self.document())
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The values in a plan file."""
+    path = Path(path)
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path}: not TOML: {error}") from error
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Where two plan documents differ: "rounds: 10 → 20"."""
+    found: list[str] = []
+    for key in sorted({*old, *new}):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            found += differences(before, after, f"{prefix}{key}.")
+        elif before != after:
+            found.append(f"{prefix}{key}: {before} → {after}")
+    return found
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(below) for key, below in value.items() if below is not None}
+    return value
+
+
+def _sentence(error: ErrorDetails, root: type, place: str = "") -> str:
+    """One validation error as a sentence: place, got, expected, remedy."""
+    path = [str(word) for word in error["loc"]]
+    where = place + ".".join(path)
+    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"{where}: unknown key; {nearest(path[-1], _keys_at(root, path[:-1]))}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{where}: {message[0].lower()}{message[1:]} (got {error['input']!r})"
+
+
+def _keys_at(root: type, path: Sequence[str]) -> list[str]:
+    """The keys that a section of a plan, or an algorithm, knows."""
+    sections: dict[str, type] = {"data": DataPlan, "model": ModelPlan, "training": Training}
+    section = sections.get(path[0], root) if path else root
+    if issubclass(section, BaseModel):
+        return list(section.model_fields)
+    return [name for name in getattr(section, "__dataclass_fields__", {}) if name != "training"]

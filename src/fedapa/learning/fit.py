@@ -1,0 +1,110 @@
+"""fit: the only SGD loop; algorithms pass it an objective."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import ConfigDict, Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedapa.errors import RunError
+from fedapa.learning.tree import NamedArrays
+from fedapa.models.model import Model
+from fedapa.randomness import Key
+from fedapa.rooms.room import Room
+
+__all__ = ["Fit", "Objective", "Training", "cross_entropy", "fit"]
+
+Objective = Callable[[Model, Tensor, Tensor], Mapping[str, Tensor]]
+"""(model, windows, labels) → named losses; the one called "loss" is minimised, all are reported."""
+
+
+# Settings with a range: plans are checked against these when they are read.
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+PositiveInteger = Annotated[int, Field(ge=1)]
+NotNegativeInteger = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a room trains in one round; the paper's values by default."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    learning_rate: Positive = 0.01
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    weight_decay: NotNegative = 1e-5
+    batch_size: PositiveInteger = 16
+    epochs: PositiveInteger = 1
+    keep_momentum: bool = False
+    """Carry the momentum from round to round; the paper does not say, we start afresh."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What came of it."""
+
+    losses: Mapping[str, float]
+    """Mean of each named loss over all windows seen."""
+    momentum: NamedArrays = field(default_factory=dict)
+    """SGD's momentum by parameter name, to be carried on if wanted."""
+
+
+def cross_entropy(model: Model, windows: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """The plain objective."""
+    logits, _ = model(windows)
+    loss = F.cross_entropy(logits, labels)
+    return {"loss": loss, "loss_ce": loss}
+
+
+def fit(
+    model: Model,
+    room: Room,
+    objective: Objective,
+    training: Training,
+    *,
+    key: Key,
+    momentum: NamedArrays | None = None,
+) -> Fit:
+    """Train ``model`` in place on the room's train windows for ``training.epochs`` epochs."""
+    model.train()
+    optimiser = torch.optim.SGD(
+        model.parameters(),
+        lr=training.learning_rate,
+        momentum=training.momentum,
+        weight_decay=training.weight_decay,
+    )
+    if training.keep_momentum and momentum:
+        for name, parameter in model.named_parameters():
+            carried = torch.tensor(momentum[name], device=parameter.device)
+            optimiser.state[parameter]["momentum_buffer"] = carried
+    sums: dict[str, Tensor] = {}
+    seen = 0
+    for epoch in range(training.epochs):
+        for windows, labels in room.batches(training.batch_size, key / "epoch" / epoch):
+            losses = objective(model, windows, labels)
+            optimiser.zero_grad()
+            losses["loss"].backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            for name, value in losses.items():
+                sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu() * len(labels)
+            seen += len(labels)
+    means = {name: float(value) / seen for name, value in sums.items()}
+    if not all(math.isfinite(value) for value in means.values()):
+        raise RunError(
+            f"room '{room.name}': the loss became {means['loss']} in training; "
+            "lower learning_rate or look for extreme windows with 'fedapa inspect'"
+        )
+    return Fit(losses=means, momentum=_momentum_of(model, optimiser))
+
+
+def _momentum_of(model: Model, optimiser: torch.optim.SGD) -> NamedArrays:
+    return {
+        name: buffer.cpu().numpy().copy()
+        for name, parameter in model.named_parameters()
+        if (buffer := optimiser.state[parameter].get("momentum_buffer")) is not None
+    }

@@ -1,0 +1,96 @@
+"""The prototype-contrastive losses and the loss a FedAPA room minimises (eqn_8, eqn_9, eqn_11)."""
+
+import math
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedapa.errors import DataError, PlanError
+from fedapa.learning.prototypes import TensorOrArray, like, tensor
+from fedapa.models.model import unit
+from fedapa.payload import Array
+
+__all__ = ["fedapa_loss", "prototype_contrast"]
+
+
+def prototype_contrast(
+    embeddings: TensorOrArray,
+    labels: Tensor | Array,
+    prototypes: Tensor | Array,
+    temperature: float,
+    present: Tensor | Array | None = None,
+) -> TensorOrArray:
+    """Pull embeddings to the prototype of their class, away from those of other classes.
+
+    −log softmax over classes of cos(r, p^ŷ)/τ at ŷ = y, averaged over the batch: with [C, D]
+    prototypes that is L_g (eqn_8), with [N, C, D] the mean over N sets, L_c (eqn_9).
+
+    Args:
+        embeddings: r [B, D].
+        labels: y [B].
+        prototypes: Q_i [C, D] or P [N, C, D].
+        temperature: τ.
+        present: [C] or [N, C]; absent classes stay out of every denominator, and a sample whose
+            own class is absent in a set says nothing about that set. All present by default.
+
+    Returns:
+        A scalar; 0 where no sample meets a prototype of its class.
+    """
+    given, truth = tensor(embeddings), tensor(labels).long()
+    sets = tensor(prototypes).to(given.dtype)
+    sets = sets if sets.dim() == 3 else sets[None]  # (N, C, D)
+    if sets.dim() != 3 or given.dim() != 2 or sets.shape[2] != given.shape[1]:
+        raise DataError(
+            f"embeddings {tuple(given.shape)} and prototypes {tuple(sets.shape)}: "
+            "expected [batch, width] and [rooms, classes, width]"
+        )
+    if not temperature > 0:
+        raise PlanError(f"temperature {temperature}: must be above 0")
+    number, classes, width = sets.shape
+    alike = unit(given) @ unit(sets).reshape(number * classes, width).T  # cos, (B, N·C)
+    scores = (alike / temperature).reshape(len(given) * number, classes)  # (B·N, C)
+    targets = truth.repeat_interleave(number)  # (B·N,)
+    if present is not None:
+        held = tensor(present).bool().expand(number, classes)  # (N, C)
+        held = held.repeat(len(given), 1)  # (B·N, C)
+        known = held.gather(1, targets[:, None])[:, 0]  # (B·N,)
+        scores = scores.masked_fill(~held, -math.inf)[known]
+        targets = targets[known]
+    if not len(targets):
+        return like(embeddings, (given * 0.0).sum())
+    return like(embeddings, F.cross_entropy(scores, targets))
+
+
+def fedapa_loss(
+    logits: Tensor,
+    embeddings: Tensor,
+    labels: Tensor,
+    *,
+    mixture: Tensor,
+    clients: Tensor,
+    present: Tensor,
+    temperature: float,
+    weight: float,
+) -> dict[str, Tensor]:
+    """L = L_ce + λ·(L_g + L_c), and its parts.  eqn_11.
+
+    Args:
+        logits: [B, C].
+        embeddings: r [B, D].
+        labels: y [B].
+        mixture: Q_i [C, D], padded.
+        clients: P [N, C, D], padded.
+        present: [C], the classes that anybody holds.
+        temperature: τ of both contrasts.
+        weight: λ_t.
+    """
+    classification = F.cross_entropy(logits, labels)
+    to_mixture = prototype_contrast(embeddings, labels, mixture, temperature, present)  # L_g, eqn_8
+    to_clients = prototype_contrast(embeddings, labels, clients, temperature, present)  # L_c, eqn_9
+    total = classification + weight * (to_mixture + to_clients)  # eqn_11
+    return {
+        "loss": total,
+        "loss_ce": classification,
+        "loss_g": to_mixture,
+        "loss_c": to_clients,
+    }

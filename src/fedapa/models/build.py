@@ -1,0 +1,50 @@
+"""From the name of an architecture to a net, and which net a room gets."""
+
+from collections.abc import Mapping, Sequence
+
+from fedapa.errors import PlanError, nearest
+from fedapa.models.convnet import LargeConvNet4, MiddleConvNet4, TinyConvNet4
+from fedapa.models.mlp import FeatureMLP
+from fedapa.models.model import Model
+from fedapa.randomness import Key
+
+__all__ = ["ARCHITECTURES", "assign_by_size", "build_model"]
+
+_CONVNETS: dict[str, type[TinyConvNet4 | MiddleConvNet4 | LargeConvNet4]] = {
+    net.architecture: net for net in (TinyConvNet4, MiddleConvNet4, LargeConvNet4)
+}
+ARCHITECTURES = (*_CONVNETS, FeatureMLP.architecture)
+
+
+def build_model(
+    architecture: str,
+    *,
+    classes: int,
+    width: int,
+    window_shape: Sequence[int],
+    key: Key,
+    normalise_embedding: bool = False,
+) -> Model:
+    """A net with initial weights drawn from ``key``, fit for windows of that shape."""
+    if architecture not in ARCHITECTURES:
+        raise PlanError(f"architecture '{architecture}': {nearest(architecture, ARCHITECTURES)}")
+    flat = len(window_shape) == 1
+    if flat != (architecture == FeatureMLP.architecture):
+        remedy = "use architecture = 'mlp'" if flat else "use tiny, middle or large"
+        raise PlanError(
+            f"architecture '{architecture}' does not fit windows of shape {tuple(window_shape)}; "
+            f"{remedy}"
+        )
+    with key.as_torch_default():
+        if architecture == FeatureMLP.architecture:
+            return FeatureMLP(
+                classes, width, features=window_shape[0], normalise_embedding=normalise_embedding
+            )
+        return _CONVNETS[architecture](classes, width, normalise_embedding=normalise_embedding)
+
+
+def assign_by_size(sizes: Mapping[str, int]) -> dict[str, str]:
+    """Nets by rank of train size in thirds: the smallest rooms get Tiny, the largest Large."""
+    ranked = sorted(sizes, key=lambda room: (sizes[room], room))
+    nets = tuple(_CONVNETS)
+    return {room: nets[rank * len(nets) // len(ranked)] for rank, room in enumerate(ranked)}

@@ -1,0 +1,90 @@
+"""Tiny-, Middle- and LargeConvNet4 as the paper's architecture table draws them.
+
+Blocks of Conv2d 3×3 (stride 2, padding 1, no bias) → BatchNorm2d → ReLU, a global mean, and a 1×1
+convolution (with bias) to the feature width; Tiny has one block as wide as the embedding and no
+head. At 20 classes and width 256 that is 7,956 / 18,436 / 463,748 parameters. Any window size.
+"""
+
+from collections import OrderedDict
+
+from torch import Tensor, nn
+
+from fedapa.models.model import Model
+
+__all__ = ["LargeConvNet4", "MiddleConvNet4", "TinyConvNet4"]
+
+
+class ConvEncoder(nn.Sequential):
+    """Windows [B, 1, packets, subcarriers] (or without the 1) → embeddings [B, width]."""
+
+    def __init__(self, channels: tuple[int, ...], width: int | None) -> None:
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        for number, (fed, made) in enumerate(
+            zip((1, *channels[:-1]), channels, strict=True), start=1
+        ):
+            layers[f"block{number}"] = nn.Sequential(
+                OrderedDict(
+                    conv=nn.Conv2d(fed, made, kernel_size=3, stride=2, padding=1, bias=False),
+                    norm=nn.BatchNorm2d(made),
+                    relu=nn.ReLU(),
+                )
+            )
+        layers["pool"] = nn.AdaptiveAvgPool2d(1)
+        if width is not None:
+            layers["head"] = nn.Conv2d(channels[-1], width, kernel_size=1)
+        layers["flatten"] = nn.Flatten()
+        super().__init__(layers)
+
+    def forward(self, windows: Tensor) -> Tensor:
+        """Embeddings of a batch."""
+        images = windows.unsqueeze(1) if windows.dim() == 3 else windows  # (B, 1, H, W)
+        embedding: Tensor = super().forward(images)  # type: ignore[no-untyped-call]
+        return embedding
+
+
+class TinyConvNet4(Model):
+    """One block, 256 channels: the fewest parameters, and one very wide activation."""
+
+    architecture = "tiny"
+
+    def __init__(
+        self, classes: int = 21, width: int = 256, *, normalise_embedding: bool = False
+    ) -> None:
+        super().__init__(
+            ConvEncoder((width,), None),
+            classes=classes,
+            width=width,
+            normalise_embedding=normalise_embedding,
+        )
+
+
+class MiddleConvNet4(Model):
+    """Two blocks, 16 and 32 channels, and a head: the cheapest to run."""
+
+    architecture = "middle"
+
+    def __init__(
+        self, classes: int = 21, width: int = 256, *, normalise_embedding: bool = False
+    ) -> None:
+        super().__init__(
+            ConvEncoder((16, 32), width),
+            classes=classes,
+            width=width,
+            normalise_embedding=normalise_embedding,
+        )
+
+
+class LargeConvNet4(Model):
+    """Five blocks, 16 to 256 channels, and a head: the paper's default."""
+
+    architecture = "large"
+
+    def __init__(
+        self, classes: int = 21, width: int = 256, *, normalise_embedding: bool = False
+    ) -> None:
+        super().__init__(
+            ConvEncoder((16, 32, 64, 128, 256), width),
+            classes=classes,
+            width=width,
+            normalise_embedding=normalise_embedding,
+        )

@@ -1,0 +1,254 @@
+"""Room: one client with its windows, its split, its normaliser and the net it can afford."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedapa.errors import DataError
+from fedapa.models.build import build_model
+from fedapa.models.model import Model
+from fedapa.randomness import Key
+from fedapa.windows.split import Split, SplitKind, split_windows
+from fedapa.windows.store import Label
+
+__all__ = ["Normaliser", "Room", "RoomCard", "class_indices", "sorted_labels"]
+
+_DEFAULT_KEY = Key(0)
+_CHUNK = 64  # windows read at a time where order does not matter
+
+
+@dataclass(frozen=True, eq=False)
+class Normaliser:
+    """z-score per subcarrier or feature, from the room's own train windows."""
+
+    mean: npt.NDArray[np.float32]
+    deviation: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, windows: npt.NDArray[np.float32], index: npt.NDArray[np.int64]) -> "Normaliser":
+        """The normaliser of the windows at ``index``, read in chunks."""
+        width = windows.shape[-1]
+        count, total, squares = 0, np.zeros(width), np.zeros(width)
+        # Shifted by a first guess of the mean, so that squares do not cancel.
+        guess = np.asarray(windows[index[0]], np.float64).reshape(-1, width).mean(axis=0)
+        for first in range(0, len(index), _CHUNK):
+            rows = np.asarray(windows[index[first : first + _CHUNK]], np.float64)
+            rows = rows.reshape(-1, width) - guess  # (windows·packets, subcarriers)
+            count += len(rows)
+            total += rows.sum(axis=0)
+            squares += np.square(rows).sum(axis=0)
+        mean = total / count
+        deviation = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
+        # A subcarrier that never changes carries nothing; it becomes zero, not NaN.
+        deviation[deviation < 1e-6 * np.maximum(np.abs(guess + mean), 1e-30)] = 1.0
+        return cls((guess + mean).astype(np.float32), deviation.astype(np.float32))
+
+    def __call__(self, windows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Normalised windows, in fresh memory."""
+        return (windows - self.mean) / self.deviation
+
+
+@dataclass(frozen=True)
+class RoomCard:
+    """What the server may know of a room: never a window, only what a message shows anyway."""
+
+    name: str
+    architecture: str
+    windows: int
+    """Train windows, the weight n_i of weighted means."""
+    classes: int
+    width: int
+    shapes: Mapping[str, tuple[int, ...]]
+    """Parameters and buffers of its net, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """One client. The constructor stores; ``Room.of`` splits and normalises plain arrays."""
+
+    name: str
+    windows: npt.NDArray[np.float32]
+    """[windows, packets, subcarriers] or [windows, features]; memory-mapped in workers."""
+    labels: npt.NDArray[np.int64]
+    """[windows] class indices."""
+    classes: tuple[Label, ...]
+    """What the indices mean: counts, or categories."""
+    split: Split
+    normaliser: Normaliser
+    architecture: str = "large"
+    width: int = 256
+    normalise_embedding: bool = False
+    initialisation: Literal["common", "own"] = "common"
+    """Rooms with equal nets start from equal weights: cosines between rooms mean little if not."""
+    key: Key = _DEFAULT_KEY
+    device: str = "cpu"
+    synthetic: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        windows: npt.NDArray[np.float32],
+        labels: Sequence[Label] | npt.NDArray[np.int64],
+        *,
+        recordings: Sequence[str] | None = None,
+        classes: Sequence[Label] | None = None,
+        split: SplitKind = "random",
+        architecture: str = "large",
+        width: int = 256,
+        seed: int = 0,
+    ) -> "Room":
+        """A room from arrays: split, normalised, ready to learn.
+
+        Args:
+            name: what to call it.
+            windows: [windows, packets, subcarriers] or [windows, features].
+            labels: a count or a category for each window.
+            recordings: the take each window comes from; by default one take per class.
+            classes: all classes of the federation; by default those of this room.
+            split: random, blocked or recording.
+            architecture: tiny, middle, large, or mlp for features.
+            width: of the embedding.
+            seed: decides the split and the initial weights.
+        """
+        plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
+        known = tuple(classes) if classes is not None else sorted_labels(plain)
+        takes = list(recordings) if recordings is not None else [str(label) for label in plain]
+        index = class_indices(name, plain, known)
+        parts = split_windows(
+            name,
+            plain,
+            takes,
+            np.arange(len(plain)),
+            spans=1,
+            kind=split,
+            key=Key(seed) / "split" / name,
+        )
+        return cls(
+            name=name,
+            windows=windows,
+            labels=index,
+            classes=known,
+            split=parts,
+            normaliser=Normaliser.of(windows, parts.train),
+            architecture=architecture,
+            width=width,
+            key=Key(seed),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Windows on disk are sent to another process by name: workers share one copy."""
+        state = dict(self.__dict__)
+        path = getattr(self.windows, "filename", None)
+        if path is not None and _is_whole_file(self.windows, path):
+            state["windows"] = Path(path)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        windows = state["windows"]
+        if isinstance(windows, Path):
+            windows = np.load(windows, mmap_mode="r")
+        self.__dict__.update({**state, "windows": windows})
+
+    @property
+    def card(self) -> RoomCard:
+        """What the server may know of this room."""
+        state = self.build().state_dict()
+        return RoomCard(
+            name=self.name,
+            architecture=self.architecture,
+            windows=len(self.split.train),
+            classes=len(self.classes),
+            width=self.width,
+            shapes={name: tuple(value.shape) for name, value in state.items()},
+        )
+
+    def build(self) -> Model:
+        """This room's net with its initial weights, on its device."""
+        start = self.key / "initial weights" / self.architecture
+        model = build_model(
+            self.architecture,
+            classes=len(self.classes),
+            width=self.width,
+            window_shape=self.windows.shape[1:],
+            key=start if self.initialisation == "common" else start / self.name,
+            normalise_embedding=self.normalise_embedding,
+        )
+        return model.to(self.device)
+
+    def batches(self, size: int, key: Key) -> Iterator[tuple[Tensor, Tensor]]:
+        """The train windows once, in the order that ``key`` draws, normalised, in batches.
+
+        Nothing is dropped; a last batch of one joins its neighbour, because BatchNorm cannot
+        normalise a single value.
+        """
+        order = key.numpy().permutation(self.split.train)
+        edges = list(range(0, len(order), size))
+        if len(edges) > 1 and len(order) - edges[-1] == 1:
+            edges.pop()
+        for first, last in zip(edges, [*edges[1:], len(order)], strict=True):
+            yield self._tensors(order[first:last])
+
+    def inspect(
+        self, part: Literal["train", "validation", "test"]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """The windows of a part in their own order, in batches for a pass without gradient."""
+        index = getattr(self.split, part)
+        for first in range(0, len(index), _CHUNK):
+            yield self._tensors(index[first : first + _CHUNK])
+
+    @torch.no_grad()
+    def embeddings(self, model: Model) -> tuple[Tensor, Tensor]:
+        """Embeddings [n, D] and labels [n] of the train windows, in eval mode (eqn_4's sum)."""
+        model.eval()
+        pairs = [(model.embed(windows), labels) for windows, labels in self.inspect("train")]
+        return torch.cat([r for r, _ in pairs]), torch.cat([y for _, y in pairs])
+
+    @torch.no_grad()
+    def predict(
+        self, model: Model, part: Literal["train", "validation", "test"] = "test"
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Predicted and true class indices of a part, model in eval mode."""
+        model.eval()
+        guesses = [model.predict(windows).cpu().numpy() for windows, _ in self.inspect(part)]
+        truth = self.labels[getattr(self.split, part)]
+        return (np.concatenate(guesses) if guesses else truth[:0]), truth
+
+    def _tensors(self, index: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        windows = torch.from_numpy(self.normaliser(self.windows[index]))
+        return windows.to(self.device), torch.from_numpy(self.labels[index]).to(self.device)
+
+
+def _is_whole_file(windows: npt.NDArray[np.float32], path: str) -> bool:
+    # A slice of a memory map keeps the name of its file, but is not what that file holds.
+    if not Path(path).is_file():
+        return False
+    whole = np.load(path, mmap_mode="r")
+    return bool(whole.shape == windows.shape and whole.dtype == windows.dtype)
+
+
+def class_indices(
+    room: str, labels: Sequence[Label], classes: Sequence[Label]
+) -> npt.NDArray[np.int64]:
+    """Labels as indices into ``classes``; a label that is not listed is an error, not a guess."""
+    place = {label: index for index, label in enumerate(classes)}
+    for number, label in enumerate(labels):
+        if label not in place:
+            raise DataError(
+                f"room '{room}', window {number}: label {label!r} is not among the classes "
+                f"{list(classes)}; add it to the plan's classes or leave the recording out"
+            )
+    return np.asarray([place[label] for label in labels], np.int64)
+
+
+def sorted_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Each label once: counts in numerical order, then categories by name."""
+    counts = sorted({label for label in labels if isinstance(label, int)})
+    categories = sorted({label for label in labels if isinstance(label, str)})
+    return (*counts, *categories)
