@@ -1,1 +1,1 @@
-"""To be written."""
+"""What the paper reports, one module per table or figure, and the presets of runs."""

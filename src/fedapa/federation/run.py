@@ -72,6 +72,7 @@ class Run:
     data: Mapping[str, Any]
     records: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any]
+    environment: Mapping[str, Any]
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
@@ -85,6 +86,7 @@ class Run:
             data=json.loads((folder / "data.json").read_text()),
             records=JsonLines(folder / "rounds.jsonl").read(),
             summary=json.loads((folder / "summary.json").read_text()),
+            environment=json.loads((folder / "environment.json").read_text()),
         )
 
     @property
@@ -158,8 +160,9 @@ def _run(
                 f"{folder}: the data changed since this run was started "
                 f"({'; '.join(differences(old, data)[:3])}); start a new run with another --out"
             )
-        write_text(folder / "environment.json", json.dumps(environment(workers), indent=1))
         done = cast(int, state["round"])
+        if done <= plan.rounds:
+            _note_environment(folder / "environment.json", workers, begun=done > 0)
         lines.keep(max(0, done - 1))
         times.keep(done)
         with _Scalars(folder, lines.read(), wanted=tensorboard) as scalars:
@@ -383,6 +386,15 @@ def _finish(
     summary["confusion"] = {room: matrix.tolist() for room, matrix in sorted(confusion.items())}
     summary["synthetic"] = any(room.synthetic for room in prepared)
     write_text(folder / "summary.json", dump(summary))
+
+
+def _note_environment(path: Path, workers: int | None, *, begun: bool) -> None:
+    """What the run is made with; a resumed run adds to what it was begun with."""
+    now = environment(workers)
+    if begun and path.is_file():
+        first = json.loads(path.read_text())
+        now = {**first, "resumed": [*first.get("resumed", []), now]}
+    write_text(path, json.dumps(now, indent=1))
 
 
 def environment(workers: int | None) -> dict[str, Any]:

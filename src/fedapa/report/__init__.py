@@ -1,1 +1,1 @@
-"""To be written."""
+"""Finished runs as tables, figures and pages."""

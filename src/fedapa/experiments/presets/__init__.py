@@ -1,0 +1,18 @@
+"""Presets: plans by name. smoke takes seconds, quick minutes, paper hours."""
+
+import tomllib
+from importlib import resources
+from typing import Any
+
+from fedapa.errors import PlanError, nearest
+
+__all__ = ["PRESETS", "preset"]
+
+PRESETS = ("smoke", "quick", "paper")
+
+
+def preset(name: str) -> dict[str, Any]:
+    """The values of a preset, to be overridden by a plan or by flags."""
+    if name not in PRESETS:
+        raise PlanError(f"preset '{name}' is unknown; {nearest(name, PRESETS)}")
+    return tomllib.loads(resources.files(__package__).joinpath(f"{name}.toml").read_text())

@@ -1,0 +1,115 @@
+"""Tables: one place that decides what is shown and how numbers are written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table
+
+from fedapa.algorithms import find
+from fedapa.federation.run import Run
+
+__all__ = ["Sheet", "caption", "comparison", "per_room", "rich_table"]
+
+_HEADINGS = {
+    "accuracy": "Accuracy",
+    "macro_f1": "Macro F1",
+    "mae": "MAE (people)",
+    "within_one": "Within ±1",
+}
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table as text: a title, headings and rows."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    text_columns: int = 1
+    """How many columns, from the left, are words; the others are numbers."""
+
+
+def caption(run: Run) -> str:
+    """Where the numbers come from: data, split, seed, rounds."""
+    kind = "SIMULATED data" if run.synthetic else "real data"
+    return (
+        f"{kind}: {run.data['source']} · split {run.data['split']} · seed {run.plan.seed} · "
+        f"{run.plan.rounds} rounds, mean of the last {len(run.summary['averaged_rounds'])}"
+    )
+
+
+def comparison(runs: Sequence[Run]) -> Sheet:
+    """Algorithms against each other, mean ± standard deviation over rooms, blind ones below."""
+    metrics = [name for name in _HEADINGS if name in runs[0].summary["over_rooms"]["mean"]]
+    rows = [
+        [
+            find(run.plan.algorithm["name"]).title,
+            *_with_deviation(run.summary["over_rooms"], metrics),
+            _kilobytes(run.summary["bytes"]["per_round_and_room"]),
+        ]
+        for run in runs
+    ]
+    blind = runs[0].summary["blind"]
+    for name, title in (("constant", "Always the commonest class"), ("prior", "Class frequencies")):
+        rows.append([title, *_with_deviation(blind[name], metrics), "–"])
+    return Sheet(
+        title="Mean ± standard deviation over rooms",
+        headings=["Algorithm", *(_HEADINGS[name] for name in metrics), "KB per round and room"],
+        rows=rows,
+        note=caption(runs[0]),
+    )
+
+
+def per_room(runs: Sequence[Run]) -> Sheet:
+    """Each room's accuracy (and MAE where classes are counts) under each algorithm."""
+    counts = "mae" in runs[0].summary["over_rooms"]["mean"]
+    titles = [find(run.plan.algorithm["name"]).title for run in runs]
+    rows = []
+    for room, about in sorted(runs[0].data["rooms"].items()):
+        cells = [_number(run.summary["rooms"][room], "accuracy") for run in runs]
+        if counts:
+            cells += [_number(run.summary["rooms"][room], "mae") for run in runs]
+        rows.append([room, about["architecture"], str(about["train"]), str(about["test"]), *cells])
+    return Sheet(
+        title="Rooms",
+        headings=[
+            "Room",
+            "Net",
+            "Train",
+            "Test",
+            *(f"{title} accuracy" for title in titles),
+            *(f"{title} MAE" for title in titles if counts),
+        ],
+        rows=rows,
+        note=caption(runs[0]),
+        text_columns=2,
+    )
+
+
+def rich_table(sheet: Sheet) -> Table:
+    """A sheet for the terminal."""
+    table = Table(title=sheet.title, caption=sheet.note, box=box.SIMPLE_HEAD, title_justify="left")
+    for index, heading in enumerate(sheet.headings):
+        table.add_column(heading, justify="left" if index < sheet.text_columns else "right")
+    for row in sheet.rows:
+        table.add_row(*row)
+    return table
+
+
+def _with_deviation(
+    over_rooms: Mapping[str, Mapping[str, float]], metrics: Sequence[str]
+) -> list[str]:
+    return [
+        f"{_number(over_rooms['mean'], metric)} ± {_number(over_rooms['std'], metric)}"
+        for metric in metrics
+    ]
+
+
+def _number(metrics: Mapping[str, float], name: str) -> str:
+    return f"{metrics[name]:.2f}" if name == "mae" else f"{100 * metrics[name]:.1f} %"
+
+
+def _kilobytes(number: float) -> str:
+    return f"{number / 1000:,.1f}"
