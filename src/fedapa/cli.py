@@ -194,7 +194,8 @@ def algorithms(as_json: Json = False) -> None:
         )
         return
     rows = [[name, _first_line(kind), kind.travels, kind.citation] for name, kind in found.items()]
-    _print(rich_table(Sheet("Algorithms", ["Name", "What", "What travels", "Source"], rows)))
+    headings = ["Name", "What", "What travels", "Source"]
+    _print(rich_table(Sheet("Algorithms", headings, rows, text_columns=4)))
     for name, kind in found.items():
         settings = ", ".join(f"{key} = {value}" for key, value in settings_of(kind).items())
         _print(f"{name}: {settings or 'no settings of its own'}")

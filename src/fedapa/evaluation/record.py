@@ -48,7 +48,9 @@ class JsonLines:
         with self.path.open("rb+") as file:
             for _ in range(lines):
                 file.readline()
-            file.truncate(file.tell())
+            end = file.tell()
+            if file.read(1):
+                file.truncate(end)
 
     def append(self, value: Mapping[str, Any]) -> None:
         """Add one line and make sure that it is on disk."""

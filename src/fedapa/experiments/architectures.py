@@ -57,8 +57,8 @@ def layer_sheet(
         title="Architectures",
         headings=["Layer", "Kind", *(f"{net.title()}ConvNet4" for net in _NETS)],
         rows=rows,
-        note=f"{classes} classes, width {width}, windows of {window[0]} × {window[1]}; counted from "
-        "the modules: 2 FLOPs a multiply-add, 2 a BatchNorm, 1 a ReLU or pooled element",
+        note=f"{classes} classes, width {width}, windows of {window[0]} × {window[1]}; counted "
+        "from the modules: 2 FLOPs a multiply-add, 2 a BatchNorm, 1 a ReLU or pooled element",
         text_columns=2,
     )
 

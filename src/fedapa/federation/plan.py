@@ -119,7 +119,8 @@ class Plan(_Section):
         except ValidationError as error:
             raise PlanError(_sentence(error.errors()[0], type(self))) from None
         # Settings are checked, and defaults spelled out, by the algorithm itself.
-        settings = {name: getattr(self.build(), name) for name in settings_of(self._kind)}
+        algorithm = self.build()
+        settings = {name: getattr(algorithm, name) for name in settings_of(self._kind)}
         object.__setattr__(self, "algorithm", {"name": self._kind.name, **settings})
 
     @property

@@ -20,7 +20,7 @@ h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin-
 .simulated { background: #fff4d6; border-left: .3rem solid #e69f00; padding: .6rem 1rem; }
 table { border-collapse: collapse; margin: .6rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }
-th:first-child, td:first-child { text-align: left; }
+.word { text-align: left; }
 thead th { border-bottom: 2px solid #888; } svg { max-width: 100%; height: auto; }
 .wide { overflow-x: auto; } .note { color: #555; font-size: .9rem; } code { background: #f2f2f2; }
 """.strip()
@@ -65,15 +65,19 @@ def write_page(path: Path, runs: Sequence[Run], *, title: str) -> None:
 
 
 def _table(sheet: Sheet) -> str:
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in sheet.headings)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in sheet.rows
-    )
+    head = _cells("th", sheet.headings, sheet.text_columns)
+    rows = "".join(f"<tr>{_cells('td', row, sheet.text_columns)}</tr>" for row in sheet.rows)
     return (
         f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
         f'<p class="note">{html.escape(sheet.title)}. {html.escape(sheet.note)}.</p>'
+    )
+
+
+def _cells(tag: str, cells: Sequence[str], words: int) -> str:
+    return "".join(
+        f"<{tag}{' class=word' if index < words else ''}>{html.escape(cell)}</{tag}>"
+        for index, cell in enumerate(cells)
     )
 
 

@@ -1,0 +1,300 @@
+"""The contract: what must hold for every module in fedapa.algorithms, found by listing them."""
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from fedapa.algorithms import find, names
+from fedapa.algorithms.algorithm import Algorithm, Round, settings_of
+from fedapa.federation import rounds
+from fedapa.federation.engines.in_process import InProcess
+from fedapa.federation.plan import Plan
+from fedapa.learning.fit import Training
+from fedapa.payload import Tree, decode, encode, leaves
+from fedapa.randomness import Key
+from fedapa.rooms.room import Room
+from tests.conftest import MakeRooms
+
+ALGORITHMS = names()
+every = pytest.mark.parametrize("name", ALGORITHMS)
+
+
+def plan_of(name: str, **values: Any) -> Plan:
+    values = {"rounds": 3, "training": {"learning_rate": 0.05, "batch_size": 4}, **values}
+    return Plan(algorithm={"name": name, **values.pop("settings", {})}, **values)
+
+
+def carry_out(
+    plan: Plan, rooms: list[Room], folder: Path, stop_after: int | None = None
+) -> list[rounds.Step]:
+    """All exchanges in this process, states passed through the codec as a checkpoint would."""
+    algorithm = plan.build()
+    with InProcess(algorithm, rooms, run="test", folder=folder, workers=0) as engine:
+        state: Tree = rounds.begin(algorithm, engine, plan)
+        steps = []
+        for step in rounds.run(algorithm, engine, plan, decode(encode(state))):
+            steps.append(step)
+            if len(steps) == stop_after:
+                break
+        return steps
+
+
+def go_on(plan: Plan, rooms: list[Room], folder: Path, state: Tree) -> list[rounds.Step]:
+    algorithm = plan.build()
+    with InProcess(algorithm, rooms, run="test", folder=folder, workers=0) as engine:
+        return list(rounds.run(algorithm, engine, plan, decode(encode(state))))
+
+
+def models(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "models").iterdir())}
+
+
+def records(steps: list[rounds.Step]) -> list[str]:
+    return [json.dumps(step.record, sort_keys=True) for step in steps if step.record is not None]
+
+
+def frozen(tree: Any) -> Any:
+    """The same tree with arrays that refuse to be written."""
+    if isinstance(tree, dict):
+        return {key: frozen(value) for key, value in tree.items()}
+    if isinstance(tree, np.ndarray):
+        locked = tree.copy()
+        locked.flags.writeable = False
+        return locked
+    return tree
+
+
+def round_number(number: int, total: int = 3) -> Round:
+    return Round(number, total, Key(0) / "round" / number)
+
+
+@every
+def test_it_introduces_itself(name: str) -> None:
+    kind = find(name)
+    assert kind.name == name
+    assert kind.title and kind.travels and kind.citation
+    assert dataclasses.is_dataclass(kind)
+    assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+@every
+def test_it_runs_learns_and_scores(name: str, make_rooms: MakeRooms, tmp_path: Path) -> None:
+    rooms = make_rooms()
+    steps = carry_out(plan_of(name), rooms, tmp_path)
+    assert [step.exchange for step in steps] == [1, 2, 3, 4]
+    assert steps[0].record is None
+    for step in steps[1:]:
+        assert step.record is not None
+        assert sorted(step.record["rooms"]) == [room.name for room in rooms]
+        for entry in step.record["rooms"].values():
+            assert 0 <= entry["accuracy"] <= 1
+            assert np.isfinite(entry["loss"])
+            assert entry["bytes_up"] > 0
+    assert sorted(models(tmp_path)) == [f"{room.name}.safetensors" for room in rooms]
+
+
+@every
+def test_inputs_are_not_changed(name: str, make_rooms: MakeRooms) -> None:
+    """Every state and payload is handed over locked; a method that writes into it fails."""
+    algorithm = plan_of(name).build()
+    rooms = make_rooms()
+    server = frozen(dict(algorithm.open([room.card for room in rooms], Key(0))))
+    states = {room.name: frozen(dict(algorithm.join(room, Key(0)))) for room in rooms}
+    for number in (1, 2):
+        uploads = {}
+        for room in rooms:
+            download = frozen(
+                decode(encode(algorithm.download(server, room.name, round_number(number))))
+            )
+            kept = copy.deepcopy((server, states[room.name], download))
+            state = frozen(
+                dict(algorithm.receive(room, states[room.name], download, round_number(number)))
+            )
+            algorithm.deploy(room, state, round_number(number))
+            new, upload, _ = algorithm.train(room, state, round_number(number))
+            uploads[room.name] = frozen(decode(encode(upload)))
+            assert encode(kept[0]) == encode(server)
+            assert encode(kept[1]) == encode(states[room.name])
+            assert encode(kept[2]) == encode(download)
+            states[room.name] = frozen(decode(encode(new)))
+        before = encode(server)
+        merged = algorithm.merge(server, uploads, round_number(number))
+        algorithm.explain(merged)
+        assert encode(server) == before
+        server = frozen(decode(encode(merged)))
+
+
+@every
+def test_the_order_of_uploads_does_not_matter(name: str, make_rooms: MakeRooms) -> None:
+    algorithm = plan_of(name).build()
+    rooms = make_rooms()
+    server = algorithm.open([room.card for room in rooms], Key(0))
+    uploads = {
+        room.name: algorithm.train(room, algorithm.join(room, Key(0)), round_number(1))[1]
+        for room in rooms
+    }
+    turned = dict(reversed(list(uploads.items())))
+    assert encode(algorithm.merge(server, uploads, round_number(1))) == encode(
+        algorithm.merge(server, turned, round_number(1))
+    )
+
+
+@every
+def test_a_resumed_run_is_bit_equal(name: str, make_rooms: MakeRooms, tmp_path: Path) -> None:
+    rooms, plan = make_rooms(), plan_of(name)
+    whole = carry_out(plan, rooms, tmp_path / "whole")
+    part = carry_out(plan, rooms, tmp_path / "part", stop_after=2)
+    rest = go_on(plan, rooms, tmp_path / "part", part[-1].state)
+    assert records(part + rest) == records(whole)
+    assert models(tmp_path / "part") == models(tmp_path / "whole")
+    assert encode(rest[-1].state) == encode(whole[-1].state)
+
+
+@every
+def test_a_repeated_request_is_not_trained_twice(
+    name: str, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """The server dies after the rooms of exchange 2 replied: it asks again and gets the same."""
+    rooms, plan = make_rooms(), plan_of(name)
+    whole = carry_out(plan, rooms, tmp_path / "whole")
+    carry_out(plan, rooms, tmp_path / "twice", stop_after=2)
+    first = carry_out(plan, rooms, tmp_path / "other", stop_after=1)
+    again = go_on(plan, rooms, tmp_path / "twice", first[-1].state)
+    assert records(again) == records(whole[1:])
+    assert models(tmp_path / "twice") == models(tmp_path / "whole")
+
+
+@every
+def test_absent_rooms_are_handled(name: str, make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """Half of the rooms a round: the others are scored with what they have and send nothing."""
+    rooms = make_rooms()
+    steps = carry_out(plan_of(name, participation=0.4, rounds=4), rooms, tmp_path)
+    for step in steps[1:]:
+        assert step.record is not None
+        taking_part = [entry["participated"] for entry in step.record["rooms"].values()]
+        assert sum(taking_part) == 1
+        for entry in step.record["rooms"].values():
+            assert "accuracy" in entry
+            if not entry["participated"]:
+                assert entry["bytes_up"] == entry["bytes_down"] == 0
+
+
+@every
+def test_missing_classes_are_handled(name: str, make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """Rooms that share no class at all, and one class that only one of them holds."""
+    rooms = make_rooms(((0, 1), (2, 3), (3, 4)))
+    steps = carry_out(plan_of(name), rooms, tmp_path)
+    for _, value in leaves(steps[-1].state):
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            assert np.isfinite(value).all()
+
+
+@every
+def test_results_do_not_depend_on_the_names_order_of_rooms_given(
+    name: str, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    rooms, plan = make_rooms(), plan_of(name)
+    carry_out(plan, rooms, tmp_path / "one")
+    carry_out(plan, list(reversed(rooms)), tmp_path / "two")
+    assert models(tmp_path / "one") == models(tmp_path / "two")
+
+
+@every
+def test_different_nets_run_or_are_refused_by_name(
+    name: str, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    rooms = make_rooms(architecture=("tiny", "middle", "large"))
+    steps = carry_out(plan_of(name), rooms, tmp_path)
+    assert steps[-1].record is not None
+
+
+def other_values(kind: type[Algorithm]) -> list[tuple[str, Any]]:
+    """For each setting a value that is not its default, taken from its type."""
+    changed: list[tuple[str, Any]] = []
+    hints = {f.name: f.type for f in dataclasses.fields(kind)}
+    for setting, default in settings_of(kind).items():
+        annotation = hints[setting]
+        options = get_args(annotation)
+        if isinstance(default, bool):
+            changed.append((setting, not default))
+        elif isinstance(default, str):
+            changed.append((setting, next(o for o in options if o != default)))
+        elif isinstance(default, int):
+            changed.append((setting, default + 3))
+        else:
+            changed.append((setting, 2 * default if default else 0.5))
+    return changed
+
+
+SETTINGS = [(name, *pair) for name in ALGORITHMS for pair in other_values(find(name))]
+
+
+@pytest.mark.parametrize(("name", "setting", "value"), SETTINGS)
+def test_each_setting_changes_the_update(
+    name: str, setting: str, value: Any, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """Trained weights or what is exchanged must differ; an option that does nothing is a defect."""
+    rooms = make_rooms(((0, 1, 2), (0, 1), (1, 2, 3)), architecture=("middle", "middle", "tiny"))
+    # Class 1 of room 0 shrinks to two windows, so that a minimum of samples bites.
+    shrunk = rooms[0]
+    keep = np.concatenate(
+        [
+            shrunk.split.train[shrunk.labels[shrunk.split.train] != 1],
+            shrunk.split.train[shrunk.labels[shrunk.split.train] == 1][:2],
+        ]
+    )
+    rooms[0] = dataclasses.replace(
+        shrunk, split=dataclasses.replace(shrunk.split, train=np.sort(keep))
+    )
+    base = {"warm_rounds": 4} if name == "fedapa" and setting != "warm_rounds" else {}
+    usual = carry_out(plan_of(name, settings=base), rooms, tmp_path / "usual")
+    changed = carry_out(
+        plan_of(name, settings={**base, setting: value}), rooms, tmp_path / "changed"
+    )
+    assert encode(usual[-1].state) != encode(changed[-1].state)
+
+
+@every
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("learning_rate", 0.1),
+        ("momentum", 0.9),
+        ("weight_decay", 0.1),
+        ("batch_size", 8),
+        ("epochs", 2),
+        ("keep_momentum", True),
+    ],
+)
+def test_each_training_setting_changes_the_update(
+    name: str, setting: str, value: Any, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    rooms = make_rooms()
+    base = {"learning_rate": 0.05, "batch_size": 4}
+    carry_out(plan_of(name, rounds=2, training=base), rooms, tmp_path / "usual")
+    carry_out(
+        plan_of(name, rounds=2, training={**base, setting: value}), rooms, tmp_path / "changed"
+    )
+    assert models(tmp_path / "usual") != models(tmp_path / "changed")
+
+
+@every
+def test_an_unknown_setting_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(find(name)).validate_python({"training": Training(), "no_such_setting": 1})
+
+
+@every
+def test_the_global_stream_is_left_alone(name: str, make_rooms: MakeRooms, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.randn(4)
+    torch.manual_seed(5)
+    carry_out(plan_of(name, rounds=1), make_rooms(), tmp_path)
+    assert torch.equal(torch.randn(4), expected)

@@ -1,0 +1,55 @@
+"""Records: whole lines, means over the last five rounds, never the best."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedapa.evaluation.record import JsonLines, over_rooms, summarise
+
+
+def test_lines_are_kept_whole(tmp_path: Path) -> None:
+    lines = JsonLines(tmp_path / "rounds.jsonl")
+    assert lines.read() == []
+    for number in range(3):
+        lines.append({"round": number})
+    with lines.path.open("a") as file:
+        file.write('{"round": 3, "unfin')
+    assert [each["round"] for each in lines.read()] == [0, 1, 2]
+    lines.keep(2)
+    assert lines.path.read_text() == '{"round": 0}\n{"round": 1}\n'
+
+
+def test_nan_does_not_get_into_a_record(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        JsonLines(tmp_path / "x").append({"loss": float("nan")})
+
+
+def test_over_rooms_by_hand() -> None:
+    """Accuracies 0.2 and 0.8 with 1 and 3 test windows: mean 0.5, deviation 0.3, weighted 0.65."""
+    found = over_rooms({"a": {"accuracy": 0.2}, "b": {"accuracy": 0.8}}, {"a": 1, "b": 3})
+    assert found["mean"]["accuracy"] == pytest.approx(0.5)
+    assert found["std"]["accuracy"] == pytest.approx(0.3)
+    assert found["weighted"]["accuracy"] == pytest.approx(0.65)
+
+
+def test_the_summary_is_the_mean_of_the_last_five_rounds() -> None:
+    """Accuracies 0.9, 0.1, 0.2, 0.3, 0.4, 0.5: the best round is not the answer, 0.3 is."""
+    records: list[dict[str, Any]] = [
+        {
+            "round": number + 1,
+            "rooms": {
+                "a": {"accuracy": value, "macro_f1": value, "bytes_up": 10, "bytes_down": 20}
+            },
+        }
+        for number, value in enumerate([0.9, 0.1, 0.2, 0.3, 0.4, 0.5])
+    ]
+    summary = summarise(
+        records,
+        blind={"a": {"constant": {"accuracy": 0.1, "macro_f1": 0.1}}},
+        windows={"a": {"train": 8, "validation": 1, "test": 2}},
+    )
+    assert summary["rooms"]["a"]["accuracy"] == pytest.approx(0.3)
+    assert summary["averaged_rounds"] == [2, 3, 4, 5, 6]
+    assert summary["bytes"] == {"bytes_up": 60, "bytes_down": 120, "per_round_and_room": 30.0}
+    assert summary["blind"]["constant"]["mean"]["accuracy"] == 0.1

@@ -1,0 +1,87 @@
+"""The room's side: remembers two rounds, answers repeats, never trains twice."""
+
+from pathlib import Path
+
+import pytest
+
+from fedapa.algorithms.algorithm import Round
+from fedapa.algorithms.fedapa import FedAPA
+from fedapa.errors import PayloadError
+from fedapa.federation.participant import Participant, Request
+from fedapa.payload import encode
+from fedapa.randomness import Key
+from tests.conftest import MakeRooms
+
+
+def participant(make_rooms: MakeRooms, folder: Path, run: str = "run") -> Participant:
+    room = make_rooms()[0]
+    return Participant(FedAPA(), room, run, folder, folder / "model.safetensors")
+
+
+def round_number(number: int) -> Round:
+    return Round(number, 9, Key(0) / number)
+
+
+TRAIN = Request(download=encode({}), train=True)
+
+
+def test_only_the_last_two_states_are_kept(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    room = participant(make_rooms, tmp_path)
+    for number in range(1, 5):
+        room.exchange(round_number(number), TRAIN)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "round-000003.state",
+        "round-000004.state",
+    ]
+
+
+def test_a_repeated_request_gets_the_same_answer_from_the_file(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = participant(make_rooms, tmp_path)
+    first = room.exchange(round_number(1), TRAIN)
+
+    def never(*_: object) -> None:
+        raise AssertionError("trained twice")
+
+    monkeypatch.setattr(FedAPA, "train", never)
+    again = room.exchange(round_number(1), TRAIN)
+    assert again.upload == first.upload
+    assert again.scores == first.scores
+    assert again.report == first.report
+
+
+def test_another_download_is_another_request(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """If the server lost its last merge and asks with other prototypes, the room trains anew."""
+    room = participant(make_rooms, tmp_path)
+    upload = room.exchange(round_number(1), TRAIN).upload
+    changed = participant(make_rooms, tmp_path).exchange(
+        round_number(1), Request(download=None, train=False)
+    )
+    assert upload is not None
+    assert changed.upload is None
+
+
+def test_files_of_another_run_are_not_answered_from(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    participant(make_rooms, tmp_path, "one").exchange(round_number(1), TRAIN)
+    with pytest.raises(PayloadError, match="state of the round before is missing"):
+        participant(make_rooms, tmp_path, "two").exchange(round_number(2), TRAIN)
+
+
+def test_a_room_that_sits_out_is_scored_and_keeps_its_state(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    room = participant(make_rooms, tmp_path)
+    room.exchange(round_number(1), TRAIN)
+    idle = room.exchange(round_number(2), Request(download=None, train=False))
+    assert idle.upload is None
+    assert idle.report == {}
+    after = room.exchange(round_number(3), Request(download=None, train=False))
+    assert after.scores == idle.scores
+
+
+def test_a_damaged_download_is_named(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    with pytest.raises(PayloadError, match="download of room 'room 0'"):
+        participant(make_rooms, tmp_path).exchange(
+            round_number(1), Request(download=b"nonsense", train=True)
+        )

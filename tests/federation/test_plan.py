@@ -1,0 +1,117 @@
+"""Plans: layers, defaults spelled out, and one sentence for every mistake."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedapa import Plan
+from fedapa.errors import PlanError
+from fedapa.experiments.presets import PRESETS, preset
+from fedapa.federation.plan import differences, read_toml
+
+
+def test_a_resolved_plan_repeats_itself(tmp_path: Path) -> None:
+    plan = Plan(rounds=7, algorithm="fedapa", data="rooms.h5", classes=[0, 1, 5])
+    path = tmp_path / "plan.toml"
+    path.write_text(plan.toml())
+    again = Plan.of(read_toml(path))
+    assert again == plan
+    assert again.document() == plan.document()
+
+
+def test_every_default_is_spelled_out() -> None:
+    document = Plan(algorithm="fedapa").document()
+    assert document["training"]["learning_rate"] == 0.01
+    assert document["algorithm"] == {
+        "name": "fedapa",
+        "temperature": 0.5,
+        "aggregation_temperature": 0.5,
+        "warm_rounds": 50,
+        "minimum": 0.0,
+        "maximum": 1.0,
+        "padding": "uniform",
+        "include_self": True,
+        "peers": "all",
+        "minimum_samples": 1,
+    }
+
+
+def test_later_layers_override_section_by_section() -> None:
+    plan = Plan.of(
+        {"rounds": 5, "data": {"split": "blocked", "window": 10}},
+        {"data": {"window": 20}},
+        {"rounds": 6},
+    )
+    assert (plan.rounds, plan.data.split, plan.data.window) == (6, "blocked", 20)
+
+
+def test_settings_of_one_algorithm_do_not_reach_another() -> None:
+    quick = {"algorithm": {"name": "fedapa", "warm_rounds": 8}}
+    assert Plan.of(quick, {"algorithm": "local"}).algorithm == {"name": "local"}
+    assert Plan.of(quick, {"algorithm": "fedapa"}).algorithm["warm_rounds"] == 8
+    assert Plan.of(quick, {"algorithm": {"temperature": 0.1}}).algorithm["warm_rounds"] == 8
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_plans(name: str) -> None:
+    assert Plan.of(preset(name)).algorithm["name"] == "fedapa"
+
+
+def test_the_paper_preset_has_the_papers_hyperparameters() -> None:
+    plan = Plan.of(preset("paper"))
+    training = plan.training
+    assert (training.learning_rate, training.momentum, training.weight_decay) == (0.01, 0.5, 1e-5)
+    assert (training.batch_size, training.epochs, plan.participation) == (16, 1, 1.0)
+    assert (plan.algorithm["temperature"], plan.algorithm["warm_rounds"]) == (0.5, 50)
+    assert (plan.model.width, plan.model.architecture) == (256, "large")
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"rouns": 3}, "rouns: unknown key; did you mean 'rounds'?"),
+        ({"data": {"splitt": "random"}}, "data.splitt: unknown key; did you mean 'split'?"),
+        ({"training": {"lerning_rate": 1}}, "did you mean 'learning_rate'?"),
+        ({"model": {"widht": 3}}, "model.widht: unknown key; did you mean 'width'?"),
+        ({"algorithm": {"name": "fedapa", "temprature": 1}}, "did you mean 'temperature'?"),
+        ({"algorithm": {"name": "local", "temperature": 1}}, "algorithm 'local': temperature"),
+        ({"algorithm": "fedappa"}, "algorithm 'fedappa' is unknown; did you mean 'fedapa'?"),
+        ({"algorithm": {"temperature": 1}}, "no name given"),
+        ({"rounds": 0}, "rounds: input should be greater than or equal to 1 (got 0)"),
+        ({"rounds": "many"}, "rounds: input should be a valid integer"),
+        ({"participation": 1.5}, "participation: input should be less than or equal to 1"),
+        ({"training": {"momentum": 1.0}}, "training.momentum: input should be less than 1"),
+        ({"algorithm": {"name": "fedapa", "temperature": 0}}, "temperature: input should be great"),
+        ({"data": {"split": "rendom"}}, "data.split: input should be 'random', 'blocked' or 'rec"),
+        ({"model": {"architecture": "huge"}}, "'huge' is no architecture"),
+        ({"model": {"architecture": {"cafe": "by-size"}}}, "'by-size' is no architecture"),
+        ({"device": "tpu"}, "device: input should be 'cpu' or 'cuda'"),
+    ],
+)
+def test_a_mistake_is_one_sentence(values: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        Plan(**values)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"absent\.toml: cannot be read"):
+        read_toml(tmp_path / "absent.toml")
+    (tmp_path / "bad.toml").write_text("rounds = = 3")
+    with pytest.raises(PlanError, match=r"bad\.toml: not TOML: .*line 1"):
+        read_toml(tmp_path / "bad.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(PlanError, match="not TOML"):
+        read_toml(tmp_path / "binary.toml")
+
+
+def test_an_unknown_preset_offers_the_nearest() -> None:
+    with pytest.raises(PlanError, match="did you mean 'quick'"):
+        preset("quik")
+
+
+def test_differences_name_the_keys() -> None:
+    old, new = Plan(rounds=3).document(), Plan(rounds=4, data={"split": "random"}).document()
+    assert differences(old, new) == ["data.split: recording → random", "rounds: 3 → 4"]

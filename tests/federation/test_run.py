@@ -1,0 +1,399 @@
+"""Runs: complete, equal with any number of workers, killable, careful with what is there."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import filelock
+import h5py
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from fedapa import Plan, Room, run
+from fedapa import files as files_module
+from fedapa.errors import DataError, PlanError, RunError
+from fedapa.federation.run import Progress, Run, prepare_rooms
+from fedapa.windows.store import write_store
+from tests.conftest import MakeRooms, MakeStore
+
+SAME = ("rounds.jsonl", "plan.toml", "data.json", "summary.json", "checkpoint")
+
+
+def plan_of(store: Path, **values: Any) -> Plan:
+    base: dict[str, Any] = {
+        "rounds": 4,
+        "data": {"file": str(store), "window": 16, "split": "random"},
+        "model": {"architecture": "by-size", "width": 16},
+        "training": {"batch_size": 4},
+        "algorithm": {"name": "fedapa", "warm_rounds": 2},
+    }
+    return Plan.of(base, values)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Everything that must be equal between equal runs."""
+    kept = [folder / name for name in SAME] + sorted((folder / "models").iterdir())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in kept}
+
+
+THREE = {"cafe": {0: 2, 1: 2, 2: 2}, "hall": {0: 2, 2: 2}, "lab": {1: 2, 2: 2}}
+
+
+def test_a_run_leaves_everything_behind(make_store: MakeStore, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    seen: list[Progress] = []
+    finished = run(plan_of(make_store(THREE)), out=out, workers=0, progress=seen.append)
+    assert [record["round"] for record in finished.records] == [1, 2, 3, 4]
+    entry = finished.records[-1]["rooms"]["cafe"]
+    for name in [
+        "accuracy",
+        "macro_f1",
+        "mae",
+        "within_one",
+        "loss",
+        "loss_ce",
+        "loss_g",
+        "loss_c",
+        "lambda",
+        "entropy",
+        "bytes_up",
+        "bytes_down",
+        "participated",
+    ]:
+        assert name in entry, name
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["over_rooms"]["mean"].keys() == summary["over_rooms"]["std"].keys()
+    assert set(summary["blind"]) == {"constant", "prior"}
+    assert np.asarray(summary["confusion"]["cafe"]).shape == (3, 3)
+    assert len((out / "seconds.jsonl").read_text().splitlines()) == 5
+    environment = json.loads((out / "environment.json").read_text())
+    assert environment["packages"]["torch"].startswith("2.13.0")
+    assert seen[-1] == Progress("round", 4, 4, finished.records[-1]["mean"]["accuracy"])
+    assert not finished.synthetic
+    assert Run.load(out).summary == finished.summary
+    assert not list(out.rglob("*.partial"))
+
+
+def test_a_model_file_stands_on_its_own(make_store: MakeStore, tmp_path: Path) -> None:
+    """It is enough to rebuild the net and score the same: tensors, normaliser, classes."""
+    import torch
+
+    from fedapa.models.build import build_model
+    from fedapa.randomness import Key
+
+    plan = plan_of(make_store(THREE))
+    finished = run(plan, out=tmp_path / "out", workers=0)
+    room = next(room for room in prepare_rooms(plan) if room.name == "cafe")
+    with safe_open(tmp_path / "out" / "models" / "cafe.safetensors", "pt") as file:
+        about = json.loads(file.metadata()["fedapa"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    assert about["classes"] == [0, 1, 2]
+    assert about["synthetic"] is False
+    mean, deviation = tensors.pop("normaliser.mean"), tensors.pop("normaliser.deviation")
+    net = build_model(about["architecture"], classes=3, width=16, window_shape=(16, 6), key=Key(9))
+    net.load_state_dict(tensors)
+    windows = (torch.from_numpy(room.windows[room.split.test]) - mean) / deviation
+    with torch.no_grad():
+        right = (net.eval().predict(windows).numpy() == room.labels[room.split.test]).mean()
+    assert right == pytest.approx(finished.records[-1]["rooms"]["cafe"]["accuracy"])
+
+
+@pytest.mark.slow
+def test_any_number_of_workers_gives_the_same_bytes(make_store: MakeStore, tmp_path: Path) -> None:
+    plan = plan_of(make_store(THREE))
+    for workers in (0, 1, 2, 3):
+        run(plan, out=tmp_path / str(workers), workers=workers)
+    expected = content(tmp_path / "0")
+    for workers in (1, 2, 3):
+        assert content(tmp_path / str(workers)) == expected, workers
+
+
+def test_the_seed_changes_the_result(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store(THREE)
+    for seed in (0, 1):
+        run(plan_of(store, seed=seed, rounds=1), out=tmp_path / str(seed), workers=0)
+    one, other = (content(tmp_path / str(seed))["models/cafe.safetensors"] for seed in (0, 1))
+    assert one != other
+
+
+_SCRIPT = """
+import sys
+from fedapa import Plan, run
+from fedapa.federation.plan import read_toml
+if __name__ == "__main__":
+    run(Plan.of(read_toml(sys.argv[1])), out=sys.argv[2], workers=int(sys.argv[3]), resume=True)
+"""
+
+
+def _start(tmp_path: Path, plan: Plan, out: Path, workers: int) -> "subprocess.Popen[bytes]":
+    script, path = tmp_path / "script.py", tmp_path / "given.toml"
+    script.write_text(_SCRIPT)
+    path.write_text(plan.toml())
+    return subprocess.Popen(
+        [sys.executable, str(script), str(path), str(out), str(workers)], env=os.environ
+    )
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                status = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(status[1]) == pid:
+                found.append(int(entry.name))
+    return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_kill_at_any_moment_and_resume_ends_with_the_same_bytes(
+    make_store: MakeStore, tmp_path: Path, workers: int
+) -> None:
+    """Killed five times at different moments; after each kill no worker is left over."""
+    plan = plan_of(make_store(THREE), rounds=12)
+    run(plan, out=tmp_path / "whole", workers=0)
+    out = tmp_path / "killed"
+    kills = 0
+    for pause in (0.0, 0.05, 0.11, 0.2, 0.35):
+        process = _start(tmp_path, plan, out, workers)
+        lines = out / "rounds.jsonl"
+        before = lines.stat().st_size if lines.exists() else 0
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if lines.exists() and lines.stat().st_size > before:
+                break
+            time.sleep(0.005)
+        time.sleep(pause)
+        workers_alive = _children(process.pid)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait(60)
+        deadline = time.monotonic() + 20
+        while any(_alive(pid) for pid in workers_alive) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(_alive(pid) for pid in workers_alive), "a worker outlived its parent"
+    assert kills >= 2
+    run(plan, out=out, workers=0, resume=True)
+    assert content(out) == content(tmp_path / "whole")
+
+
+def test_a_full_disk_in_a_checkpoint_leaves_the_previous_one(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(make_store(THREE))
+    run(plan, out=tmp_path / "whole", workers=0)
+    out = tmp_path / "out"
+    real, calls = files_module.os.fsync, 0
+
+    def full(handle: int) -> None:
+        nonlocal calls
+        name = str(Path(f"/proc/self/fd/{handle}").readlink())
+        if ".checkpoint." in name:
+            calls += 1
+            if calls == 3:
+                raise OSError(errno.ENOSPC, "No space left on device", name)
+        real(handle)
+
+    monkeypatch.setattr(files_module.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(plan, out=out, workers=0)
+    assert not list(out.glob(".*.partial"))
+    monkeypatch.setattr(files_module.os, "fsync", real)
+    run(plan, out=out, workers=0, resume=True)
+    assert content(out) == content(tmp_path / "whole")
+
+
+def test_resume_where_nothing_was_saved_starts_afresh(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    plan = plan_of(make_store(THREE), rounds=1)
+    assert run(plan, out=tmp_path / "new", workers=0, resume=True).records
+    (tmp_path / "empty").mkdir()
+    assert run(plan, out=tmp_path / "empty", workers=0, resume=True).records
+
+
+def test_resume_of_a_finished_run_changes_nothing(make_store: MakeStore, tmp_path: Path) -> None:
+    plan, out = plan_of(make_store(THREE), rounds=2), tmp_path / "out"
+    run(plan, out=out, workers=0)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.json*")}
+    run(plan, out=out, workers=0, resume=True)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.json*")} == before
+
+
+def test_directories_that_hold_something_else_are_refused(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    plan, out = plan_of(make_store(THREE), rounds=1), tmp_path / "out"
+    run(plan, out=out, workers=0)
+    with pytest.raises(RunError, match="already holds a run; go on with --resume"):
+        run(plan, out=out, workers=0)
+    changed = plan_of(tmp_path / "rooms.h5", rounds=2)
+    with pytest.raises(RunError, match=r"changed plan \(rounds: 1 → 2\)"):
+        run(changed, out=out, workers=0, resume=True)
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "cat.jpg").touch()
+    with pytest.raises(RunError, match=r"is not empty and holds no run \(cat\.jpg"):
+        run(plan, out=photos, workers=0)
+    with pytest.raises(RunError, match="is a file"):
+        run(plan, out=photos / "cat.jpg", workers=0)
+
+
+def test_resume_with_changed_data_is_refused(make_store: MakeStore, tmp_path: Path) -> None:
+    store, out = make_store(THREE), tmp_path / "out"
+    plan = plan_of(store)
+    run(plan, out=out, workers=0)
+    with h5py.File(store, "r+") as file:
+        file["cafe"]["0-0"]["amplitude"][...] += 1.0
+    os.utime(store)
+    with pytest.raises(RunError, match=r"the data changed .*rooms\.cafe\.fingerprint"):
+        run(plan, out=out, workers=0, resume=True)
+
+
+def test_a_directory_in_use_is_locked(make_store: MakeStore, tmp_path: Path) -> None:
+    plan, out = plan_of(make_store(THREE), rounds=1), tmp_path / "out"
+    out.mkdir()
+    with (
+        filelock.FileLock(out / ".lock"),
+        pytest.raises(RunError, match="another run is writing here"),
+    ):
+        run(plan, out=out, workers=0)
+
+
+def test_a_room_with_a_single_class_is_named(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store({"cafe": {0: 2, 1: 2}, "cellar": {3: 2}})
+    with pytest.raises(DataError, match=r"room 'cellar' has a single class \(3\)"):
+        run(plan_of(store), out=tmp_path / "out", workers=0)
+
+
+def test_a_class_with_one_window_trains(make_store: MakeStore, tmp_path: Path) -> None:
+    path = make_store({"cafe": {0: 2, 1: 2}})
+    with h5py.File(path, "r+") as file:
+        file["cafe"].copy("1-0", "2-0")
+        file["cafe"]["2-0"].attrs["label"] = 2
+        values = file["cafe"]["2-0"]["amplitude"][:16]
+        del file["cafe"]["2-0"]["amplitude"]
+        file["cafe"]["2-0"]["amplitude"] = values
+    finished = run(plan_of(path, rounds=2), out=tmp_path / "out", workers=0)
+    assert finished.data["classes"] == [0, 1, 2]
+    assert np.asarray(finished.summary["confusion"]["cafe"])[2].sum() == 0, "trained, not tested"
+
+
+def test_classes_of_the_plan_must_cover_the_labels(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store(THREE)
+    with pytest.raises(DataError, match=r"room 'cafe', window \d+: label 2 is not among"):
+        run(plan_of(store, classes=[0, 1]), out=tmp_path / "out", workers=0)
+    finished = run(plan_of(store, classes=[0, 1, 2, 3], rounds=1), out=tmp_path / "o", workers=0)
+    assert finished.data["classes"] == [0, 1, 2, 3]
+
+
+def test_mixed_kinds_of_labels_are_refused(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store({"cafe": {0: 2, 1: 2}, "hall": {"sit": 2, "walk": 2}})
+    with pytest.raises(DataError, match="mix counts and categories"):
+        run(plan_of(store), out=tmp_path / "out", workers=0)
+
+
+def test_categories_run_without_mae(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store({"cafe": {"sit": 2, "walk": 2}, "hall": {"sit": 2, "walk": 2}})
+    finished = run(plan_of(store, rounds=1), out=tmp_path / "out", workers=0)
+    assert set(finished.summary["over_rooms"]["mean"]) == {"accuracy", "macro_f1"}
+
+
+def test_features_run_with_the_mlp(tmp_path: Path) -> None:
+    path = tmp_path / "features.h5"
+    with write_store(path) as store:
+        for room in ("a", "b"):
+            store.add_room(room, synthetic=False, about={})
+            for label in (0, 1, 2):
+                rows = np.random.RandomState(label).rand(20, 8).astype(np.float32)
+                store.add_features(room, f"P{label}", label=label, features=rows + label)
+    plan = plan_of(path, rounds=1, model={"architecture": "mlp"}, data={"split": "blocked"})
+    assert run(plan, out=tmp_path / "out", workers=0).records
+    wrong = plan_of(path, model={"architecture": "tiny"}, data={"split": "blocked"})
+    with pytest.raises(PlanError, match="use architecture = 'mlp'"):
+        run(wrong, out=tmp_path / "wrong", workers=0)
+
+
+def test_an_explicit_map_of_nets_must_name_every_room(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    store = make_store(THREE)
+    nets = {"cafe": "tiny", "hall": "middle", "lab": "large"}
+    finished = run(
+        plan_of(store, rounds=1, model={"architecture": nets}), out=tmp_path / "o", workers=0
+    )
+    assert {room: about["architecture"] for room, about in finished.data["rooms"].items()} == nets
+    for wrong, complaint in (
+        ({"cafe": "tiny"}, "room 'hall' has no net"),
+        ({**nets, "attic": "tiny"}, "there is no room 'attic'"),
+    ):
+        with pytest.raises(PlanError, match=complaint):
+            run(plan_of(store, model={"architecture": wrong}), out=tmp_path / "x", workers=0)
+
+
+def test_cuda_is_refused_where_there_is_none(make_store: MakeStore, tmp_path: Path) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    with pytest.raises(PlanError, match="device 'cuda': this machine or this build of torch"):
+        run(plan_of(make_store(THREE), device="cuda"), out=tmp_path / "out", workers=0)
+
+
+def test_rooms_of_ones_own(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    rooms: list[Room] = make_rooms()
+    finished = run(Plan(rounds=1, algorithm="local"), rooms=rooms, out=tmp_path / "o", workers=0)
+    assert sorted(finished.summary["rooms"]) == [room.name for room in rooms]
+
+
+@pytest.mark.slow
+def test_tensorboard_scalars_on_request(make_store: MakeStore, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    out = tmp_path / "out"
+    finished = run(plan_of(make_store(THREE)), out=out, workers=0, tensorboard=True)
+    events = EventAccumulator(str(out / "tensorboard"))
+    events.Reload()
+    values = [event.value for event in events.Scalars("mean/accuracy")]
+    assert values == pytest.approx([record["mean"]["accuracy"] for record in finished.records])
+
+
+def test_labels_without_meaning_end_at_chance(make_store: MakeStore, tmp_path: Path) -> None:
+    """Shuffled labels of three equal classes: about a third right, far from what is learned."""
+    store = make_store({"cafe": {0: 6, 1: 6, 2: 6}}, packets=256)
+    with h5py.File(store, "r+") as file:
+        takes = sorted(file["cafe"])
+        labels = [int(file["cafe"][take].attrs["label"]) for take in takes]
+        order = np.random.RandomState(0).permutation(len(takes))
+        for take, place in zip(takes, order, strict=True):
+            file["cafe"][take].attrs["label"] = labels[place]
+    learn = {
+        "rounds": 20,
+        "data": {"split": "recording"},
+        "training": {"learning_rate": 0.05},
+        "algorithm": "local",
+    }
+    shuffled = run(plan_of(store, **learn), out=tmp_path / "shuffled", workers=0)
+    assert shuffled.summary["over_rooms"]["mean"]["accuracy"] < 0.55
+    real = make_store({"cafe": {0: 6, 1: 6, 2: 6}}, packets=256, name="real.h5")
+    learned = run(plan_of(real, **learn), out=tmp_path / "real", workers=0)
+    assert learned.summary["over_rooms"]["mean"]["accuracy"] > 0.7

@@ -1,0 +1,61 @@
+"""The SGD loop: against a plain one written out, and what it refuses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from fedapa.errors import RunError
+from fedapa.learning.fit import Training, cross_entropy, fit
+from fedapa.randomness import Key
+from tests.conftest import MakeRooms
+
+
+def test_one_epoch_equals_a_loop_written_out(make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+    training = Training(learning_rate=0.1, momentum=0.9, weight_decay=0.01, batch_size=4, epochs=2)
+    ours, plain = room.build(), room.build()
+    result = fit(ours, room, cross_entropy, training, key=Key(1))
+    optimiser = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+    plain.train()
+    seen = []
+    for epoch in range(2):
+        for windows, labels in room.batches(4, Key(1) / "epoch" / epoch):
+            loss = F.cross_entropy(plain(windows)[0], labels)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            seen += [loss.item()] * len(labels)
+    for mine, theirs in zip(ours.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert result.losses["loss"] == pytest.approx(np.mean(seen), rel=1e-6)
+
+
+def test_momentum_is_carried_only_when_asked(make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+    keep, reset = Training(keep_momentum=True), Training()
+    carried = fit(room.build(), room, cross_entropy, keep, key=Key(0)).momentum
+    outcomes = []
+    for training in (keep, reset):
+        model = room.build()
+        fit(model, room, cross_entropy, training, key=Key(1), momentum=carried)
+        outcomes.append(model.classifier.weight.detach().clone())
+    assert not torch.equal(*outcomes)
+
+
+def test_a_loss_that_explodes_names_the_room(make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+    wild = Training(learning_rate=1e30, epochs=3)
+    with pytest.raises(RunError, match=r"room 'room 0': the loss became .* lower learning_rate"):
+        fit(room.build(), room, cross_entropy, wild, key=Key(0))
+
+
+def test_training_learns(make_rooms: MakeRooms) -> None:
+    room = make_rooms(windows_per_class=16)[0]
+    model = room.build()
+    training = Training(learning_rate=0.1)
+    first = fit(model, room, cross_entropy, training, key=Key(0)).losses["loss"]
+    last = fit(model, room, cross_entropy, replace(training, epochs=10), key=Key(1)).losses["loss"]
+    assert last < first

@@ -1,0 +1,185 @@
+"""The contrastive losses: by hand, by brute force, by finite differences."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedapa import prototype_contrast
+from fedapa.errors import DataError, PlanError
+from fedapa.learning.losses import fedapa_loss
+from fedapa.randomness import Key
+
+SEEDS = st.integers(0, 10_000)
+
+
+def drawn(
+    seed: int, batch: int = 6, rooms: int = 3, classes: int = 4, width: int = 5
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    stream = (Key(seed) / "contrast").numpy()
+    return (
+        torch.tensor(stream.normal(size=(batch, width))),
+        torch.tensor(stream.integers(0, classes, batch)),
+        torch.tensor(stream.normal(size=(rooms, classes, width))),
+        torch.tensor(stream.uniform(size=(rooms, classes)) > 0.3),
+    )
+
+
+def brute_force(
+    embeddings: torch.Tensor,
+    labels: torch.Tensor,
+    prototypes: torch.Tensor,
+    temperature: float,
+    present: torch.Tensor,
+) -> float:
+    """eqn_9, index by index, over the pairs of sample and set that hold the sample's class."""
+    terms = []
+    for b, j in product(range(len(embeddings)), range(len(prototypes))):
+        y = int(labels[b])
+        if not present[j, y]:
+            continue
+
+        def likeness(c: int, b: int = b, j: int = j) -> float:
+            r, p = embeddings[b].numpy(), prototypes[j, c].numpy()
+            return math.exp(r @ p / (np.linalg.norm(r) * np.linalg.norm(p)) / temperature)
+
+        bottom = sum(likeness(c) for c in range(prototypes.shape[1]) if present[j, c])
+        terms.append(-math.log(likeness(y) / bottom))
+    return sum(terms) / len(terms) if terms else 0.0
+
+
+def test_one_set_by_hand() -> None:
+    """R = (1, 0), q⁰ = (1, 0), q¹ = (0, 1), y = 0, τ = 0.5: −log e²/(e² + e⁰) = 0.126928."""
+    loss = prototype_contrast(
+        torch.tensor([[1.0, 0.0]]), torch.tensor([0]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]), 0.5
+    )
+    assert loss.item() == pytest.approx(math.log(1 + math.exp(-2)))
+
+
+def test_two_sets_by_hand() -> None:
+    """The set above and its mirror image, for which y = 0 costs log(1 + e²): the mean of both."""
+    near = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    sets = torch.stack([near, near.flip(0)])
+    loss = prototype_contrast(torch.tensor([[3.0, 0.0]]), torch.tensor([0]), sets, 0.5)
+    assert loss.item() == pytest.approx(
+        (math.log(1 + math.exp(-2)) + math.log(1 + math.exp(2))) / 2
+    )
+
+
+def test_the_bounds_at_21_classes() -> None:
+    """Cosines lie in [−1, 1]: best log(1 + 20 e⁻⁴) = 0.312, worst log(1 + 20 e⁴) = 6.997."""
+    own, other = torch.tensor([[1.0, 0.0]]), torch.tensor([[-1.0, 0.0]])
+    best = torch.cat([own, other.expand(20, 2)])
+    worst = torch.cat([other, own.expand(20, 2)])
+    zero = torch.tensor([0])
+    assert prototype_contrast(own, zero, best, 0.5).item() == pytest.approx(0.312, abs=5e-4)
+    assert prototype_contrast(own, zero, worst, 0.5).item() == pytest.approx(6.997, abs=5e-4)
+
+
+@given(SEEDS, st.sampled_from([0.1, 0.5, 1.5]))
+def test_vectorised_equals_brute_force(seed: int, temperature: float) -> None:
+    embeddings, labels, prototypes, present = drawn(seed)
+    loss = prototype_contrast(embeddings, labels, prototypes, temperature, present)
+    assert loss.item() == pytest.approx(
+        brute_force(embeddings, labels, prototypes, temperature, present)
+    )
+    single = prototype_contrast(
+        embeddings.float(), labels, prototypes.float(), temperature, present
+    )
+    assert single.dtype == torch.float32
+    assert single.item() == pytest.approx(loss.item(), rel=1e-4)
+
+
+@given(SEEDS)
+def test_the_order_of_sets_samples_and_classes_does_not_matter(seed: int) -> None:
+    embeddings, labels, prototypes, present = drawn(seed)
+    stream = (Key(seed) / "order").numpy()
+    samples = torch.tensor(stream.permutation(6))
+    rooms = torch.tensor(stream.permutation(3))
+    classes = torch.tensor(stream.permutation(4))
+    renamed = torch.argsort(classes)[labels]
+    moved = prototype_contrast(
+        embeddings[samples],
+        renamed[samples],
+        prototypes[rooms][:, classes],
+        0.5,
+        present[rooms][:, classes],
+    )
+    expected = prototype_contrast(embeddings, labels, prototypes, 0.5, present)
+    torch.testing.assert_close(moved, expected)
+
+
+def test_gradients_by_finite_differences() -> None:
+    embeddings, labels, prototypes, present = drawn(5)
+    assert torch.autograd.gradcheck(
+        lambda r, p: prototype_contrast(r, labels, p, 0.5, present),
+        (embeddings.requires_grad_(), prototypes.requires_grad_()),
+    )
+
+
+def test_zero_vectors_give_numbers_and_no_gradient() -> None:
+    embeddings = torch.zeros(2, 3, requires_grad=True)
+    loss = prototype_contrast(embeddings, torch.tensor([0, 1]), torch.zeros(4, 2, 3), 0.5)
+    loss.backward()
+    assert loss.item() == pytest.approx(math.log(2)), "all cosines are 0"
+    assert embeddings.grad is not None
+    assert not embeddings.grad.any()
+
+
+def test_a_sample_whose_class_nobody_holds_says_nothing() -> None:
+    embeddings = torch.randn(2, 3, requires_grad=True)
+    absent = torch.tensor([False, True])
+    labels = torch.tensor([0, 0])
+    loss = prototype_contrast(embeddings, labels, torch.randn(2, 3), 0.5, absent)
+    assert loss.item() == 0.0
+    loss.backward()
+
+
+def test_no_sets_at_all_is_zero() -> None:
+    loss = prototype_contrast(torch.randn(2, 3), torch.tensor([0, 1]), torch.zeros(0, 2, 3), 0.5)
+    assert loss.item() == 0.0
+
+
+def test_the_total_is_eqn_11() -> None:
+    """L = L_ce + λ (L_g + L_c), recomputed from the parts."""
+    embeddings, labels, prototypes, _ = drawn(2)
+    logits = torch.randn(6, 4, dtype=torch.float64)
+    parts = fedapa_loss(
+        logits,
+        embeddings,
+        labels,
+        mixture=prototypes[0],
+        clients=prototypes,
+        present=torch.ones(4, dtype=torch.bool),
+        temperature=0.5,
+        weight=0.3,
+    )
+    assert parts["loss"].item() == pytest.approx(
+        torch.nn.functional.cross_entropy(logits, labels).item()
+        + 0.3
+        * (
+            prototype_contrast(embeddings, labels, prototypes[0], 0.5).item()
+            + prototype_contrast(embeddings, labels, prototypes, 0.5).item()
+        )
+    )
+
+
+def test_numpy_in_numpy_out() -> None:
+    embeddings, labels, prototypes, present = drawn(2)
+    loss = prototype_contrast(
+        embeddings.numpy(), labels.numpy(), prototypes.numpy(), 0.5, present.numpy()
+    )
+    expected = prototype_contrast(embeddings, labels, prototypes, 0.5, present)
+    assert float(loss) == pytest.approx(expected.item())
+
+
+def test_bad_arguments_are_named() -> None:
+    embeddings, labels, prototypes, _ = drawn(2)
+    with pytest.raises(PlanError, match="temperature -1: must be above 0"):
+        prototype_contrast(embeddings, labels, prototypes, -1)
+    with pytest.raises(DataError, match=r"expected \[batch, width\]"):
+        prototype_contrast(embeddings[:, :2], labels, prototypes, 0.5)

@@ -1,0 +1,154 @@
+"""The nets: the paper's numbers, its shapes, and torch manners."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedapa import LargeConvNet4, MiddleConvNet4, TinyConvNet4
+from fedapa.errors import PlanError
+from fedapa.models.build import assign_by_size, build_model
+from fedapa.models.cost import count_parameters, flops, layers
+from fedapa.models.mlp import FeatureMLP
+from fedapa.models.model import unit
+from fedapa.randomness import Key
+
+NETS = [TinyConvNet4, MiddleConvNet4, LargeConvNet4]
+
+
+@pytest.mark.parametrize(
+    ("net", "parameters", "mflops"),
+    [
+        (TinyConvNet4, 7_956, 340.75),
+        (MiddleConvNet4, 18_436, 162.85),
+        (LargeConvNet4, 463_748, 606.35),
+    ],
+)
+def test_the_papers_table(net: type, parameters: int, mflops: float) -> None:
+    """At 20 classes and 1000 × 242, e.g. Tiny: 1·256·9 + 2·256 + 256·20 + 20 = 7,956."""
+    model = net(20)
+    assert count_parameters(model) == parameters
+    assert round(flops(model, (1000, 242)) / 1e6, 2) == mflops
+
+
+def test_layer_shapes_are_the_papers() -> None:
+    shapes = {layer.name: layer.output for layer in layers(LargeConvNet4(20), (1000, 242))}
+    assert shapes["encoder.block1.conv"] == (16, 500, 121)
+    assert shapes["encoder.block2.conv"] == (32, 250, 61)
+    assert shapes["encoder.block3.conv"] == (64, 125, 31)
+    assert shapes["encoder.block4.conv"] == (128, 63, 16)
+    assert shapes["encoder.block5.conv"] == (256, 32, 8)
+    assert shapes["encoder.pool"] == (256, 1, 1)
+    assert shapes["encoder.head"] == (256, 1, 1)
+
+
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("width", [128, 256, 512])
+@pytest.mark.parametrize("size", [(1000, 242), (7, 5), (1, 1)])
+def test_any_window_any_width(net: type, width: int, size: tuple[int, int]) -> None:
+    model = net(classes=5, width=width).eval()
+    logits, embedding = model(torch.randn(2, 1, *size))
+    assert logits.shape == (2, 5)
+    assert embedding.shape == (2, width)
+    without_channel = model(torch.ones(2, *size))[0]
+    assert torch.equal(without_channel, model(torch.ones(2, 1, *size))[0])
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_defaults_are_21_classes_and_width_256(net: type) -> None:
+    model = net()
+    assert (model.classifier.out_features, model.classifier.in_features) == (21, 256)
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_convolutions_have_no_bias_and_the_head_has(net: type) -> None:
+    for name, module in net().encoder.named_modules():
+        if isinstance(module, nn.Conv2d):
+            assert (module.bias is not None) == (name == "head")
+            assert module.stride == ((1, 1) if name == "head" else (2, 2))
+
+
+def test_train_and_eval_mode_differ_as_batchnorm_says() -> None:
+    model = MiddleConvNet4(3)
+    windows = torch.randn(4, 20, 8) * 5 + 3
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.eval()(windows)
+    assert torch.equal(
+        model.state_dict()["encoder.block1.norm.running_mean"],
+        before["encoder.block1.norm.running_mean"],
+    )
+    model.train()(windows)
+    assert not torch.equal(
+        model.state_dict()["encoder.block1.norm.running_mean"],
+        before["encoder.block1.norm.running_mean"],
+    )
+
+
+def test_parameters_come_in_the_order_of_the_layers() -> None:
+    names = [name for name, _ in MiddleConvNet4().named_parameters()]
+    assert names == [
+        "encoder.block1.conv.weight",
+        "encoder.block1.norm.weight",
+        "encoder.block1.norm.bias",
+        "encoder.block2.conv.weight",
+        "encoder.block2.norm.weight",
+        "encoder.block2.norm.bias",
+        "encoder.head.weight",
+        "encoder.head.bias",
+        "classifier.weight",
+        "classifier.bias",
+    ]
+
+
+def test_normalised_embeddings_have_length_one() -> None:
+    _, embedding = LargeConvNet4(3, normalise_embedding=True).eval()(torch.randn(4, 30, 12))
+    torch.testing.assert_close(embedding.norm(dim=1), torch.ones(4))
+
+
+def test_unit_of_zero_is_zero() -> None:
+    zeros = torch.zeros(1, 4, requires_grad=True)
+    unit(zeros).sum().backward()
+    assert zeros.grad is not None
+    assert not zeros.grad.any()
+
+
+def test_the_mlp_reads_feature_vectors() -> None:
+    logits, embedding = FeatureMLP(6, 128, features=420)(torch.randn(3, 420))
+    assert logits.shape == (3, 6)
+    assert embedding.shape == (3, 128)
+
+
+def test_equal_keys_give_equal_weights_and_others_not() -> None:
+    def first(key: Key) -> np.ndarray:
+        model = build_model("tiny", classes=3, width=8, window_shape=(9, 9), key=key)
+        return model.state_dict()["encoder.block1.conv.weight"].numpy()
+
+    assert np.array_equal(first(Key(0)), first(Key(0)))
+    assert not np.array_equal(first(Key(0)), first(Key(1)))
+
+
+def test_counting_leaves_the_net_as_it_was() -> None:
+    model = TinyConvNet4(3).train()
+    flops(model, (10, 10))
+    assert model.training
+    assert next(model.parameters()).device.type == "cpu"
+
+
+def test_wrong_nets_are_refused_with_a_remedy() -> None:
+    def build(net: str, shape: tuple[int, ...]) -> None:
+        build_model(net, classes=2, width=8, window_shape=shape, key=Key(0))
+
+    with pytest.raises(PlanError, match="did you mean 'large'"):
+        build("lage", (9, 9))
+    with pytest.raises(PlanError, match="use architecture = 'mlp'"):
+        build("tiny", (420,))
+    with pytest.raises(PlanError, match="use tiny, middle or large"):
+        build("mlp", (10, 10))
+
+
+def test_nets_by_size_in_thirds() -> None:
+    sizes = {"a": 10, "b": 60, "c": 20, "d": 50, "e": 30, "f": 40}
+    assert assign_by_size(sizes) == {
+        "a": "tiny", "c": "tiny", "e": "middle", "f": "middle", "d": "large", "b": "large",
+    }  # fmt: skip
+    assert assign_by_size({"only": 3}) == {"only": "tiny"}

@@ -1,0 +1,136 @@
+"""Rooms: normalisers, batches, and how they travel to workers."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedapa import Room
+from fedapa.errors import DataError
+from fedapa.randomness import Key
+from fedapa.rooms.room import Normaliser, class_indices, sorted_labels
+from tests.conftest import MakeRooms
+
+
+def test_the_normaliser_makes_train_windows_standard() -> None:
+    stream = Key(0).numpy()
+    windows = (1e4 + stream.normal(size=(200, 7, 3)) * [1, 10, 0.1]).astype(np.float32)
+    index = np.arange(150)
+    normaliser = Normaliser.of(windows, index)
+    rows = normaliser(windows[index]).astype(np.float64).reshape(-1, 3)
+    np.testing.assert_allclose(rows.mean(axis=0), 0, atol=2e-2)
+    np.testing.assert_allclose(rows.std(axis=0), 1, atol=2e-2)
+
+
+def test_the_normaliser_by_hand_and_a_dead_subcarrier() -> None:
+    """Subcarrier 0 has 1 and 3: mean 2, deviation 1; subcarrier 1 never changes: it becomes 0."""
+    windows = np.array([[[1.0, 5.0]], [[3.0, 5.0]]], np.float32)
+    normaliser = Normaliser.of(windows, np.arange(2))
+    assert normaliser.mean.tolist() == [2.0, 5.0]
+    assert normaliser.deviation.tolist() == [1.0, 1.0]
+    assert normaliser(windows).tolist() == [[[-1.0, 0.0]], [[1.0, 0.0]]]
+
+
+def test_the_normaliser_never_sees_the_test_part(make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+    changed = room.windows.copy()
+    changed[room.split.test] = 1e6
+    again = Normaliser.of(changed, room.split.train)
+    np.testing.assert_array_equal(again.mean, room.normaliser.mean)
+
+
+def test_batches_hold_every_train_window_once(make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+    sizes, labels = [], []
+    for windows, truth in room.batches(4, Key(0)):
+        sizes.append(len(windows))
+        labels += truth.tolist()
+    assert sum(sizes) == len(room.split.train)
+    assert sorted(labels) == sorted(room.labels[room.split.train].tolist())
+
+
+def test_a_last_batch_of_one_joins_its_neighbour(make_rooms: MakeRooms) -> None:
+    """24 windows leave 18 to train on: batches of 17 would be 17 and 1, and are one of 18."""
+    room = make_rooms(((0, 1),), windows_per_class=12)[0]
+    assert len(room.split.train) == 18
+    assert [len(labels) for _, labels in room.batches(17, Key(0))] == [18]
+    assert [len(labels) for _, labels in room.batches(16, Key(0))] == [16, 2]
+
+
+def test_the_order_depends_on_the_key_alone(make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+
+    def order(key: Key) -> list[float]:
+        return [float(value) for windows, _ in room.batches(5, key) for value in windows[:, 0, 0]]
+
+    assert order(Key(0)) == order(Key(0)) != order(Key(1))
+
+
+def test_batches_are_fresh_memory(make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+    before = room.windows.copy()
+    for windows, _ in room.batches(4, Key(0)):
+        windows.zero_()
+    np.testing.assert_array_equal(room.windows, before)
+
+
+def test_embeddings_are_those_of_eval_mode_over_train(make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+    model = room.build().train()
+    embeddings, labels = room.embeddings(model)
+    assert len(embeddings) == len(room.split.train)
+    windows = torch.from_numpy(room.normaliser(room.windows[room.split.train]))
+    with torch.no_grad():
+        torch.testing.assert_close(embeddings, model.eval().embed(windows))
+    assert labels.tolist() == room.labels[room.split.train].tolist()
+
+
+def test_rooms_with_equal_nets_start_equal_unless_told(make_rooms: MakeRooms) -> None:
+    from dataclasses import replace
+
+    one, other = make_rooms()[:2]
+    assert torch.equal(one.build().classifier.weight, other.build().classifier.weight)
+    own = [replace(room, initialisation="own").build().classifier.weight for room in (one, other)]
+    assert not torch.equal(*own)
+
+
+def test_windows_on_disk_travel_by_name(tmp_path: Path, make_rooms: MakeRooms) -> None:
+    """A worker must map the same file, not carry a copy."""
+    from dataclasses import replace
+
+    room = make_rooms()[0]
+    np.save(tmp_path / "windows.npy", room.windows)
+    mapped = replace(room, windows=np.load(tmp_path / "windows.npy", mmap_mode="r"))
+    message = pickle.dumps(mapped)
+    assert len(message) < room.windows.nbytes
+    arrived = pickle.loads(message)
+    assert isinstance(arrived.windows, np.memmap)
+    np.testing.assert_array_equal(arrived.windows, room.windows)
+    part = pickle.loads(pickle.dumps(replace(mapped, windows=mapped.windows[:5])))
+    np.testing.assert_array_equal(part.windows, room.windows[:5])
+
+
+def test_the_card_shows_no_window(make_rooms: MakeRooms) -> None:
+    card = make_rooms()[0].card
+    assert card.windows == len(make_rooms()[0].split.train)
+    assert card.shapes["classifier.weight"] == (3, 16)
+
+
+def test_an_unlisted_label_is_named() -> None:
+    with pytest.raises(DataError, match="room 'cafe', window 1: label 7 is not among the classes"):
+        class_indices("cafe", [0, 7], [0, 1])
+
+
+def test_labels_sort_by_number_not_by_spelling() -> None:
+    assert sorted_labels([10, 9, 0, 9]) == (0, 9, 10)
+    assert sorted_labels(["walk", "sit"]) == ("sit", "walk")
+
+
+def test_room_of_takes_features_and_categories() -> None:
+    features = Key(0).numpy().normal(size=(20, 6)).astype(np.float32)
+    room = Room.of("lab", features, ["sit", "walk"] * 10, architecture="mlp", width=4)
+    assert room.classes == ("sit", "walk")
+    guess, truth = room.predict(room.build())
+    assert guess.shape == truth.shape == (4,)

@@ -1,0 +1,162 @@
+"""The command line as a user meets it: exit codes, one sentence on stderr, what is printed."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeStore
+
+
+def fedapa(
+    *words: str | Path, cwd: Path | None = None, code: int = 0
+) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        [sys.executable, "-m", "fedapa", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=300,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert done.returncode == code, done.stderr + done.stdout
+    return done
+
+
+def one_sentence(done: "subprocess.CompletedProcess[str]") -> str:
+    """A user's mistake: nothing on stdout, one line on stderr, no traceback."""
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def quick_flags(store: Path, out: Path) -> list[str]:
+    settings = [
+        "data.window=16",
+        "model.width=16",
+        "training.batch_size=4",
+        "algorithm.warm_rounds=2",
+    ]
+    return [
+        *("--data", str(store), "--rounds", "2", "--split", "random", "--out", str(out)),
+        *("--architecture", "middle", "--workers", "0"),
+        *(word for setting in settings for word in ("--set", setting)),
+    ]
+
+
+def test_help_is_there_for_every_command() -> None:
+    commands = ["demo", "run", "report", "algorithms", "reproduce", "reproduce architectures"]
+    overview = fedapa("--help").stdout
+    for command in commands:
+        assert command.split()[0] in overview
+        text = fedapa(*command.split(), "--help").stdout
+        assert "Usage" in text
+        if command != "reproduce":
+            assert "Example: fedapa" in text
+
+
+def test_run_writes_prints_and_resumes(make_store: MakeStore, tmp_path: Path) -> None:
+    store, out = make_store(), tmp_path / "out"
+    text = fedapa("run", *quick_flags(store, out)).stdout
+    assert "real data" in text
+    assert "split random" in text
+    assert "FedAPA" in text
+    assert "Always the commonest class" in text
+    assert "SIMULATED" not in text
+    assert "already holds a run" in one_sentence(fedapa("run", *quick_flags(store, out), code=2))
+    again = fedapa("run", *quick_flags(store, out), "--resume", "--json")
+    assert json.loads(again.stdout)["rounds"] == 2
+    assert again.stderr == "", "quiet when not a terminal"
+
+
+def test_a_resolved_plan_can_be_run_again(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store()
+    fedapa("run", *quick_flags(store, tmp_path / "one"))
+    fedapa("run", tmp_path / "one" / "plan.toml", "--out", tmp_path / "two", "--workers", "0")
+    for name in ("rounds.jsonl", "summary.json", "plan.toml"):
+        one, two = (tmp_path / run / name for run in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes()
+
+
+def test_report_of_two_runs(make_store: MakeStore, tmp_path: Path) -> None:
+    store = make_store()
+    fedapa("run", *quick_flags(store, tmp_path / "fedapa"))
+    words = [word for word in quick_flags(store, tmp_path / "local") if "warm" not in word]
+    words = words[:-1] if words[-1] == "--set" else words
+    fedapa("run", *words, "--algorithm", "local")
+    page = tmp_path / "report.html"
+    fedapa("report", tmp_path / "local", tmp_path / "fedapa", "--out", page)
+    text = page.read_text()
+    assert "<svg" in text
+    assert "http-equiv" not in text
+    assert "SIMULATED" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["run", "--preset", "quik"], "did you mean 'quick'"),
+        (["run", "--algorithm", "fedapp"], "did you mean 'fedapa'"),
+        (["run", "--rounds", "0"], "rounds: input should be greater than or equal to 1"),
+        (["run", "--set", "training.lr=1"], "training.lr: unknown key"),
+        (["run", "--set", "nonsense"], "write KEY=VALUE"),
+        (["run", "--split", "recordng"], "data.split"),
+        (["run", "--data", "absent.h5", "--out", "new"], "absent.h5: no such file"),
+        (["run", "absent.toml"], "absent.toml: cannot be read"),
+        (["report", "absent"], "absent: holds no finished run"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    words: list[str], complaint: str, tmp_path: Path
+) -> None:
+    assert complaint in one_sentence(fedapa(*words, cwd=tmp_path, code=2))
+    assert not list(tmp_path.iterdir()), "nothing was written"
+
+
+def test_a_wrong_flag_is_exit_code_2() -> None:
+    assert "Traceback" not in fedapa("run", "--no-such-flag", code=2).stderr
+
+
+def test_architectures_as_json() -> None:
+    found = json.loads(fedapa("reproduce", "architectures", "--json").stdout)
+    assert [found[net]["parameters"] for net in ("tiny", "middle", "large")] == [
+        7_956,
+        18_436,
+        463_748,
+    ]
+    assert "606.35" in fedapa("reproduce", "architectures").stdout
+
+
+def test_algorithms_lists_every_module() -> None:
+    from fedapa.algorithms import names
+
+    assert set(json.loads(fedapa("algorithms", "--json").stdout)) == set(names())
+    text = fedapa("algorithms").stdout
+    assert all(name in text for name in names())
+
+
+@pytest.mark.slow
+def test_the_demo_says_simulated_everywhere(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    text = fedapa("demo", "--out", out, "--rounds", "2").stdout
+    assert text.count("SIMULATED") >= 3
+    page = (out / "index.html").read_text()
+    assert "SIMULATED rooms." in page
+    assert page.count("SIMULATED") >= 5, "each figure carries the word"
+    for algorithm in ("local", "fedapa"):
+        assert json.loads((out / algorithm / "summary.json").read_text())["synthetic"]
+        assert json.loads((out / algorithm / "data.json").read_text())["synthetic"]
+    nets = {
+        about["architecture"]
+        for about in json.loads((out / "fedapa" / "data.json").read_text())["rooms"].values()
+    }
+    assert nets == {"tiny", "middle", "large"}
+    began = time.monotonic()
+    assert fedapa("demo", "--out", out, "--rounds", "2").stdout == text
+    assert time.monotonic() - began < 60, "a finished demo is shown, not run again"
