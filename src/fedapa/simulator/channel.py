@@ -9,15 +9,15 @@ so that thousands of moving paths cost one small matrix product: each path is sp
 kernel onto a grid of delays, and each delay of the grid is turned into tones.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+from scipy.special import i0
 
 from fedapa.errors import PlanError
+from fedapa.simulator.delays import DelayGrid
 from fedapa.simulator.people import MOTION_RATE, Crowd
 from fedapa.simulator.room import (
     SPEED_OF_LIGHT,
@@ -28,7 +28,7 @@ from fedapa.simulator.room import (
     reflection,
 )
 
-__all__ = ["TONE_SPACING", "Channel", "Radio", "shadow"]
+__all__ = ["SEATED_RATE", "TONE_SPACING", "Channel", "Radio", "shadow"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Single: TypeAlias = npt.NDArray[np.float32]
@@ -37,11 +37,13 @@ Complex: TypeAlias = npt.NDArray[np.complex64]
 TONE_SPACING = 312_500.0
 """Hz between neighbouring tones of IEEE 802.11 a to ac."""
 
+SEATED_RATE = 62.5
+"""Hz at which the motion of seated people is sampled: a fidget makes at most 17 Hz of Doppler."""
+
 _LIVE = {20: (28, 0), 40: (58, 1), 80: (122, 1)}
-_TAPS = 4
-_FRACTIONS = 4096
-_BETA = 2.3 * _TAPS
 _SINC_TAPS = 16
+_FAR_FIELD = np.float32(0.5)  # m; the radar equation does not hold nearer to an antenna
+_BLOCK = 100_000  # paths worked on at a time: their arrays stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -78,27 +80,67 @@ class Radio:
             raise PlanError(f"carrier of {self.carrier:g} Hz; choose 2.3e9 to 7.2e9")
 
 
+@dataclass(frozen=True)
+class _Group:
+    """People whose motion is sampled at one rate."""
+
+    people: npt.NDArray[np.int64]
+    rate: float
+    gains: Single
+    """[ways, body points] of the echoes; body points in the order (point, person)."""
+
+
 class Channel:
     """The channel of one room on one day with one crowd in it."""
 
     def __init__(self, room: Room, radio: Radio, furniture: Scatterers, crowd: Crowd) -> None:
         self.room, self.radio, self.crowd = room, radio, crowd
-        self._offsets = radio.tones[radio.live] * TONE_SPACING  # [tones] Hz from the carrier
+        self._offsets: Array = radio.tones[radio.live].astype(float) * TONE_SPACING  # Hz
         self._frequencies = radio.carrier + self._offsets
+        self._wavelength = SPEED_OF_LIGHT / radio.carrier
         # Room electromagnetics (Andersen et al. 2007): bodies thin a path's power by
         # exp(−N·ACS·length / V); shadowed paths get their losses body by body instead.
         self._crowding = crowd.people * crowd.absorption / room.volume
-        near, far = self._static_paths(furniture)
-        self._still = (far * np.exp(-self._crowding * self._far_lengths / 2)[:, None]).sum(axis=0)
-        self._near = near  # [7, tones]
-        self._grid()
+        near, far, lengths = self._static_paths(furniture)
+        self._still = (far * np.exp(-self._crowding * lengths / 2)[:, None]).sum(axis=0)
+        self._near = near
+        self._grid = DelayGrid(self._offsets, longest=self._longest(), speed=SPEED_OF_LIGHT)
+        delayed = self._grid.responses() * (radio.carrier / self._frequencies)
+        self._basis = np.concatenate([near, delayed]).astype(np.complex64)
+        # Walls as at 45° incidence: within 2 dB of the true angle for most of a room.
+        faces = [
+            complex(reflection(material, np.sqrt(0.5), radio.carrier, upright=face < 4))
+            for face, material in enumerate(room.walls.names)
+            if room.reflections
+        ]
+        bounce = np.array([1.0, *faces, *faces])[:, None]  # [ways, 1]
+        self._echo_phases = np.angle(bounce).astype(np.float32)
+        self._groups = [
+            self._group(members, rate, np.abs(bounce))
+            for members, rate in (
+                (np.flatnonzero(~crowd.seated), MOTION_RATE),
+                (np.flatnonzero(crowd.seated), SEATED_RATE),
+            )
+            if len(members)
+        ]
+
+    def _group(self, members: npt.NDArray[np.int64], rate: float, bounce: Array) -> _Group:
+        strength = np.sqrt(self.crowd.cross_sections[members].T.ravel() / (4 * np.pi))
+        gains = self._wavelength / (4 * np.pi) * bounce * strength
+        return _Group(members, rate, gains.astype(np.float32))
+
+    def _longest(self) -> float:
+        """m, no echo by one wall is longer."""
+        side = np.asarray(self.room.size)
+        mirrored = np.sum(side**2) + 3 * np.max(side) ** 2
+        return float(np.linalg.norm(side) + np.sqrt(mirrored))
 
     # What never moves.
 
     def _static_paths(
         self, furniture: Scatterers
-    ) -> tuple[npt.NDArray[np.complex128], npt.NDArray[np.complex128]]:
-        """Responses [paths, tones]: direct and once-reflected paths, and all others."""
+    ) -> tuple[npt.NDArray[np.complex128], npt.NDArray[np.complex128], Array]:
+        """Responses [paths, tones] of the direct and once-reflected paths; of the rest; lengths."""
         room, receiver = self.room, np.asarray(self.room.receiver)
         images = image_sources(room.transmitter, room, room.reflections)
         ways = receiver - images.places  # [images, 3]
@@ -113,15 +155,18 @@ class Channel:
         from_piece = np.linalg.norm(furniture.places - receiver, axis=1)
         # Radar equation: √σ / (√(4π) d₁ d₂) beside 1 / (d₁ + d₂) of a mirror.
         pieces = np.sqrt(furniture.cross_sections / (4 * np.pi)) / (
-            np.maximum(to_piece, 0.5) * np.maximum(from_piece, 0.5)
+            np.maximum(to_piece, _FAR_FIELD) * np.maximum(from_piece, _FAR_FIELD)
         )
         around = to_piece + from_piece
         echoes = (pieces * around)[:, None] * self._free_space(around)
         single = images.order <= 1
-        self._far_lengths = np.concatenate([lengths[~single], around])
         # In the order (direct, x = 0, x = X, …) whatever order the images came in.
         order = np.argmax(images.bounces[single], axis=1) + (images.order[single] > 0)
-        return paths[single][np.argsort(order)], np.concatenate([paths[~single], echoes])
+        return (
+            paths[single][np.argsort(order)],
+            np.concatenate([paths[~single], echoes]),
+            np.concatenate([lengths[~single], around]),
+        )
 
     def _free_space(self, lengths: Array) -> npt.NDArray[np.complex128]:
         """[paths, tones] λ / (4π d) · exp(−j 2π f d / c): Friis between isotropic antennas."""
@@ -133,174 +178,147 @@ class Channel:
 
     # What people do.
 
-    def _grid(self) -> None:
-        """The delays that echoes are spread on, and what each of them is over the tones."""
-        side, widest = np.asarray(self.room.size), max(self.room.size)
-        longest = np.linalg.norm(side) + np.sqrt(np.sum(side**2) + 3 * widest**2)
-        # Twice as fine as the band needs, so that a kernel of four taps is accurate to 60 dB.
-        self._step = SPEED_OF_LIGHT / (2 * (2 * np.abs(self._offsets).max() + TONE_SPACING))
-        self._delays = int(longest / self._step) + _TAPS + 2
-        fractions = np.arange(_FRACTIONS + 1) / _FRACTIONS
-        self._weights = _kernel(fractions[:, None] + 1 - np.arange(_TAPS)).astype(np.float32)
-        per_step = self._offsets * self._step / SPEED_OF_LIGHT  # cycles per grid step
-        fine = np.linspace(-_TAPS / 2, _TAPS / 2, 4001)
-        spectrum = np.trapezoid(
-            _kernel(fine) * np.cos(2 * np.pi * per_step[:, None] * fine), fine, axis=1
-        )
-        # Grid point n stands for a path of (n − 1) steps: the kernel reaches one point further.
-        turns = (np.arange(self._delays)[:, None] - 1) * per_step
-        delayed = np.exp(-2j * np.pi * turns) / spectrum * (self.radio.carrier / self._frequencies)
-        self._basis = np.concatenate([self._near, delayed]).astype(np.complex64)
-
-    def _echoes(self, points: Single) -> Complex:
+    def _echoes(self, points: Single, group: _Group) -> Complex:
         """[times, delays] echoes of body points [times, people, points, 3] on the delay grid."""
-        times = len(points)
         room, crowd = self.room, self.crowd
-        carrier = self.radio.carrier
-        flat = points.reshape(times, -1, 3)
-        strength = np.sqrt(crowd.cross_sections.ravel() / (4 * np.pi))
+        # Neighbours in memory are different people, who rarely fall on one place of the grid:
+        # adding to the same place again and again would make the processor wait.
+        flat = points.swapaxes(1, 2).reshape(len(points), -1, 3)
         there = _distances(flat, room.transmitter, room)  # [times, 7, body points]
         back = _distances(flat, room.receiver, room)
+        # Thirteen ways each: direct, by a wall to the body, by a wall from the body.
         lengths = np.concatenate([there + back[:, :1], there[:, :1] + back[:, 1:]], axis=1)
-        spread = np.concatenate(
-            [
-                1 / (_apart(there) * _apart(back[:, :1])),
-                1 / (_apart(there[:, :1]) * _apart(back[:, 1:])),
-            ],
-            axis=1,
-        )
-        # Walls as at 45° incidence: within 2 dB of the true angle for most of a room.
-        faces = np.array(
-            [
-                reflection(material, np.sqrt(0.5), carrier, upright=face < 4)
-                for face, material in enumerate(room.walls.names)
-            ]
-        )
-        bounce = np.concatenate([[1.0], faces, faces])[:, None]
-        others = self._crowding * (1 - 1 / crowd.people)
-        spread *= (np.abs(bounce) * strength).astype(np.float32)
-        spread *= np.float32(SPEED_OF_LIGHT / carrier / (4 * np.pi))
-        spread *= np.exp(lengths * np.float32(-others / 2))
-        turns = lengths * np.float32(carrier / SPEED_OF_LIGHT)
-        turns -= np.floor(turns)
-        phases = np.angle(bounce).astype(np.float32) - np.float32(2 * np.pi) * turns
-        echoes = np.empty(lengths.shape, np.complex64)
-        np.multiply(spread, np.cos(phases), out=echoes.real)
-        np.multiply(spread, np.sin(phases), out=echoes.imag)
-        place = lengths * np.float32(1 / self._step)
-        first = place.astype(np.int32)
-        place -= first
-        weights = self._weights[(place * np.float32(_FRACTIONS)).astype(np.int32)]
-        taps = echoes[..., None] * weights  # [times, paths, points, taps]
-        columns = first[..., None] + np.arange(_TAPS, dtype=np.int32)
-        rows = np.arange(times + 1, dtype=np.int32) * np.int32(taps[0].size)
-        spread_out = sparse.csr_array(
-            (taps.ravel(), columns.ravel(), rows), shape=(times, self._delays)
-        )
-        return np.asarray(spread_out.toarray(), np.complex64)
+        near, far = 1 / np.maximum(there, _FAR_FIELD), 1 / np.maximum(back, _FAR_FIELD)
+        gains = np.concatenate([near * far[:, :1], near[:, :1] * far[:, 1:]], axis=1)
+        gains *= group.gains
+        gains *= np.exp(lengths * np.float32(-self._crowding * (1 - 1 / crowd.people) / 2))
+        phases = lengths * np.float32(1 / self._wavelength)
+        phases -= np.floor(phases)
+        phases *= np.float32(-2 * np.pi)
+        phases += self._echo_phases
+        return self._grid.gather(lengths, gains, phases)
 
-    def _shadows(self, points: Single) -> Single:
-        """[times, 7] what people leave of the direct and the once-reflected paths."""
+    def _shadows(self, points: Single, group: _Group) -> Single:
+        """[times, near paths] what people leave of the direct and the once-reflected paths."""
         room, crowd = self.room, self.crowd
-        wavelength = SPEED_OF_LIGHT / self.radio.carrier
-        left = np.ones((len(points), 7), np.float32)
-        receiver = np.asarray(room.receiver)
         torso = points[:, :, 0, :]  # [times, people, 3]
-        shadowed = functools.partial(
-            shadow,
-            receiver=receiver,
-            widths=crowd.widths,
-            heights=crowd.heights,
-            wavelength=wavelength,
-        )
-        sources = [np.asarray(room.transmitter), *mirrors(np.asarray(room.transmitter), room)]
-        bodies = [torso, *mirrors(torso, room)]
-        for path, source in enumerate(sources):
-            left[:, path] = shadowed(torso, source, floor=0.0).prod(axis=1)
-            if path == 0:
-                continue
-            # The leg before the wall, unfolded: the mirrored body stands on the mirrored floor.
-            height = room.size[2]
-            floor = {5: 0.0, 6: 2 * height}.get(path, 0.0)
-            sense = -1.0 if path >= 5 else 1.0
-            left[:, path] *= shadowed(bodies[path], source, floor=floor, sense=sense).prod(axis=1)
-        return left
+        transmitter = np.asarray(room.transmitter)
+        # A path by a wall, unfolded, is straight: bodies shadow its second leg, mirrored bodies
+        # its first. In the floor and the ceiling they stand on their heads.
+        legs = [(transmitter, torso, 0.0, 1.0)]
+        if len(self._near) > 1:
+            sources, mirrored = mirrors(transmitter, room), mirrors(torso, room)
+            ground = [(0.0, 1.0)] * 4 + [(0.0, -1.0), (2 * room.size[2], -1.0)]
+            legs += [(source, torso, 0.0, 1.0) for source in sources]
+            legs += [
+                (source, image, floor, sense)
+                for source, image, (floor, sense) in zip(sources, mirrored, ground, strict=True)
+            ]
+        left = shadow(
+            np.stack([body[..., :2] for _, body, _, _ in legs]),
+            np.stack([source for source, _, _, _ in legs]),
+            receiver=np.asarray(room.receiver),
+            widths=crowd.widths[group.people],
+            heights=crowd.heights[group.people],
+            wavelength=self._wavelength,
+            floors=np.array([floor for _, _, floor, _ in legs]),
+            senses=np.array([sense for _, _, _, sense in legs]),
+        ).prod(axis=-1)  # [legs, times]
+        if len(self._near) > 1:
+            left[1:7] *= left[7:]
+        return np.ascontiguousarray(left[: len(self._near)].T)
 
     def coefficients(self, times: Array) -> Complex:
-        """[times, 7 + delays] what multiplies the fixed responses at these times."""
-        if self.radio.rate <= MOTION_RATE:
-            return self._coefficients(times)
-        # Motion is far slower than packets: evaluate at the motion rate and interpolate.
-        begin = np.floor(times[0] * MOTION_RATE) - _SINC_TAPS // 2 + 1
-        samples = int(np.ceil(times[-1] * MOTION_RATE) - begin) + _SINC_TAPS // 2 + 1
-        moments = (begin + np.arange(samples)) / MOTION_RATE
-        slow = self._coefficients(moments)  # [samples, 7 + delays]
-        fast = _sinc(times * MOTION_RATE - begin, samples) @ slow.view(np.float32)
-        return np.asarray(fast.view(np.complex64))
-
-    def _coefficients(self, times: Array) -> Complex:
-        points = self.crowd.at(times)
-        parts = [self._shadows(points).astype(np.complex64), self._echoes(points)]
-        return np.concatenate(parts, axis=1)
+        """[times, near paths + delays] what multiplies the fixed responses at these times."""
+        total = np.zeros((len(times), len(self._basis)), np.complex64)
+        count = len(self._near)
+        total[:, :count] = 1
+        for group in self._groups:
+            # Motion is slower than packets: evaluate it at its own rate, then interpolate.
+            slower = self.radio.rate > group.rate
+            moments = _around(times, group.rate) if slower else times
+            points = self.crowd.at(moments, group.people)
+            block = max(1, _BLOCK // group.gains.size)
+            parts = [points[i : i + block] for i in range(0, len(points), block)]
+            echoes = np.concatenate([self._echoes(part, group) for part in parts])
+            left = self._shadows(points, group)
+            if slower:
+                mix = _sinc((times - moments[0]) * group.rate, len(moments))
+                left = mix @ left
+                echoes = (mix @ echoes.view(np.float32)).view(np.complex64)
+            total[:, :count] *= left
+            total[:, count:] += echoes
+        return total
 
     def response(self, times: Array) -> Complex:
         """[times, live tones] the channel at these times."""
         if not self.crowd.people:
-            still = self._still + self._near.sum(axis=0)
-            return np.broadcast_to(still.astype(np.complex64), (len(times), len(still))).copy()
-        return self.coefficients(times) @ self._basis + self._still.astype(np.complex64)
+            still = (self._still + self._near.sum(axis=0)).astype(np.complex64)
+            return np.broadcast_to(still, (len(times), len(still))).copy()
+        moving = self.coefficients(times) @ self._basis
+        moving += self._still.astype(np.complex64)
+        return np.asarray(moving)
 
 
 def shadow(
     bodies: Single,
-    source: Array,
+    sources: Array,
     *,
     receiver: Array,
-    floor: float,
     widths: Single,
     heights: Single,
     wavelength: float,
-    sense: float = 1.0,
+    floors: Array,
+    senses: Array,
 ) -> Single:
-    """[times, people] amplitude left of a straight path by each upright screen.
+    """[paths, times, people] amplitude left of straight paths by upright screens.
 
     The four-edge knife model of 3GPP TR 38.901, section 7.6.4.2 (blockage model B):
     1 − (F_left + F_right)(F_top + F_bottom), F = ± atan(π/2 · √(π/λ · (D₁ + D₂ − r))) / π,
-    positive where the edge is beyond the path. ``floor`` and ``sense`` place a mirrored body.
+    positive where the edge is beyond the path.
+
+    Args:
+        bodies: [paths, times, people, 2] where the screens stand.
+        sources: [paths, 3] where the paths begin.
+        receiver: [3] where they end.
+        widths: [people] of the screens.
+        heights: [people] of the screens.
+        wavelength: in metres, as all lengths.
+        floors: [paths] height of the floor the screens stand on.
+        senses: [paths] 1 if they stand upright, −1 if mirrored.
     """
-    way = receiver - source
-    run = float(np.hypot(way[0], way[1]))
-    if run < 0.1:
-        return np.ones(bodies.shape[:2], np.float32)
-    ahead = (way[:2] / run).astype(np.float32)
-    offset = bodies[..., :2] - source[:2].astype(np.float32)
-    along = offset @ ahead  # [times, people]
-    aside = offset @ np.array([-ahead[1], ahead[0]], np.float32)
-    rest = np.float32(run) - along
-    climb = np.float32(way[2] / run)
-    level = np.float32(source[2]) + climb * along
-    total = np.float32(np.linalg.norm(way))
-    edges = []
-    for edge in (aside + widths / 2, widths / 2 - aside):
-        detour = np.sqrt(along**2 + edge**2) + np.sqrt(rest**2 + edge**2) - np.float32(run)
-        edges.append(np.copysign(_edge(detour, wavelength), edge))
-    crown = np.float32(floor) + np.float32(sense) * heights
-    for place, beyond in ((crown, sense), (np.full_like(crown, floor), -sense)):
-        detour = (
-            np.sqrt(along**2 + (place - np.float32(source[2])) ** 2)
-            + np.sqrt(rest**2 + (place - np.float32(receiver[2])) ** 2)
-            - total
-        )
-        edges.append(np.copysign(_edge(detour, wavelength), np.float32(beyond) * (place - level)))
+    ways = (receiver - sources).astype(np.float32)
+    runs = np.maximum(np.hypot(ways[:, 0], ways[:, 1]), np.float32(1e-3))  # over the floor
+    ahead = ways[:, :2] / runs[:, None]
+    offset = bodies - sources[:, None, None, :2].astype(np.float32)
+    first, second = offset[..., 0], offset[..., 1]
+    run, x, y = runs[:, None, None], ahead[:, 0, None, None], ahead[:, 1, None, None]
+    along = first * x + second * y  # [paths, times, people]
+    aside = second * x - first * y
+    rest = run - along
+    before, after = along**2, rest**2
+    half = widths / 2
+    top = (floors[:, None] + senses[:, None] * heights).astype(np.float32)[:, None, :]
+    bottom = np.asarray(floors, np.float32)[:, None, None]
+    up = np.asarray(senses, np.float32)[:, None, None]
+    begin, end = sources[:, 2, None, None].astype(np.float32), np.float32(receiver[2])
+    level: Single = np.asarray(begin + (end - begin) / run * along, np.float32)
+    total = np.linalg.norm(ways, axis=1)[:, None, None]
+
+    def edge(start: Single, stop: Single, straight: Single, beyond: Single) -> Single:
+        detour = np.sqrt(before + start**2) + np.sqrt(after + stop**2) - straight
+        root = np.sqrt(np.maximum(detour, 0) * np.float32(np.pi / wavelength))
+        angle = np.arctan(np.float32(np.pi / 2) * root)
+        return np.asarray(np.copysign(angle, beyond), np.float32)
+
+    right: Single = np.asarray(aside + half, np.float32)
+    left: Single = np.asarray(half - aside, np.float32)
+    across = edge(right, right, run, right) + edge(left, left, run, left)
+    over = edge(top - begin, top - end, total, up * (top - level))
+    under = edge(bottom - begin, bottom - end, total, up * (level - bottom))
     # A screen beside or behind an antenna is none; fade it over 20 cm instead of switching.
     inside = np.clip(np.minimum(along, rest) / np.float32(0.2), 0, 1)
-    left = 1 - inside * (edges[0] + edges[1]) * (edges[2] + edges[3])
-    return np.asarray(left, np.float32)
-
-
-def _edge(detour: Single, wavelength: float) -> Single:
-    root = np.sqrt(np.maximum(detour, 0) * np.float32(np.pi / wavelength))
-    return np.asarray(np.arctan(np.float32(np.pi / 2) * root) / np.float32(np.pi), np.float32)
+    return np.asarray(1 - inside * across * (over + under) / np.float32(np.pi**2), np.float32)
 
 
 def _distances(points: Single, antenna: tuple[float, float, float], room: Room) -> Single:
@@ -318,15 +336,11 @@ def _distances(points: Single, antenna: tuple[float, float, float], room: Room) 
     return np.sqrt(result, out=result)
 
 
-def _apart(distances: Single) -> Single:
-    # The radar equation is a far-field one: nobody is nearer than half a metre to it.
-    return np.maximum(distances, np.float32(0.5))
-
-
-def _kernel(place: Array) -> Array:
-    """The exponential of a semicircle (Barnett et al. 2019): narrow here and in its spectrum."""
-    inside = np.maximum(1 - (2 * place / _TAPS) ** 2, 0)
-    return np.where(np.abs(place) <= _TAPS / 2, np.exp(_BETA * (np.sqrt(inside) - 1)), 0.0)
+def _around(times: Array, rate: float) -> Array:
+    """Moments at ``rate`` that reach far enough on both sides of ``times`` to interpolate."""
+    first = int(np.floor(times[0] * rate)) - _SINC_TAPS // 2 + 1
+    last = int(np.floor(times[-1] * rate)) + _SINC_TAPS // 2
+    return np.arange(first, last + 1) / rate
 
 
 def _sinc(places: Array, samples: int) -> Single:
@@ -334,7 +348,7 @@ def _sinc(places: Array, samples: int) -> Single:
     first = places.astype(np.int64) - _SINC_TAPS // 2 + 1
     taps = first[:, None] + np.arange(_SINC_TAPS)
     away = places[:, None] - taps
-    window = np.i0(7.0 * np.sqrt(np.maximum(1 - (2 * away / _SINC_TAPS) ** 2, 0))) / np.i0(7.0)
+    window = i0(7.0 * np.sqrt(np.maximum(1 - (2 * away / _SINC_TAPS) ** 2, 0))) / i0(7.0)
     matrix = np.zeros((len(places), samples), np.float32)
     np.put_along_axis(matrix, taps, (np.sinc(away) * window).astype(np.float32), axis=1)
     return matrix

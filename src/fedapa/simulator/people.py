@@ -17,6 +17,7 @@ from fedapa.simulator.room import Room, capacity
 __all__ = ["MOTION_RATE", "POINTS", "Body", "Crowd", "Motion", "crowd_of"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
+Single: TypeAlias = npt.NDArray[np.float32]
 
 MOTION_RATE = 250.0
 """Hz at which motion is sampled: the fastest limb makes 94 Hz of Doppler, see docs/simulator.md."""
@@ -92,6 +93,8 @@ class Crowd:
     """[people] m, of the shadowing screens."""
     heights: npt.NDArray[np.float32]
     """[people] m, of the shadowing screens, seated people being lower."""
+    seated: npt.NDArray[np.bool_]
+    """[people] who keep their seats."""
     absorption: float = 0.0
     """m² of each body in a diffuse field."""
 
@@ -100,13 +103,13 @@ class Crowd:
         """How many there are."""
         return int(self.points.shape[1])
 
-    def at(self, times: Array) -> npt.NDArray[np.float32]:
-        """[times, people, POINTS, 3] places, linear between samples."""
+    def at(self, times: Array, people: npt.NDArray[np.int64]) -> Single:
+        """[times, people, POINTS, 3] places of these people, linear between samples."""
         position = (times - self.start) * MOTION_RATE
-        before = np.clip(position.astype(np.int64), 0, len(self.points) - 2)
-        share = (position - before).astype(np.float32)[:, None, None, None]
-        here = self.points[before]
-        return here + share * (self.points[before + 1] - here)
+        before = np.clip(position.astype(np.int64), 0, len(self.points) - 2)[:, None]
+        share = (position[:, None] - before).astype(np.float32)[..., None, None]
+        here = self.points[before, people]
+        return np.asarray(here + share * (self.points[before + 1, people] - here))
 
 
 _MARGIN = 0.5
@@ -146,6 +149,7 @@ def crowd_of(
         cross_sections=np.outer(cross_sections, body.shares).astype(np.float32),
         widths=widths.astype(np.float32),
         heights=np.where(sitting, body.seated_share * statures, statures).astype(np.float32),
+        seated=sitting,
         absorption=body.absorption,
     )
 
@@ -179,23 +183,24 @@ def _torso(
 
 def _limbs(
     torso: Array, *, seated: bool, stature: float, motion: Motion, draw: np.random.Generator
-) -> Array:
+) -> Single:
     """[samples, POINTS, 3] points of a body whose torso follows ``torso``."""
     samples = len(torso)
-    times = np.arange(samples) / MOTION_RATE
-    velocity = np.gradient(torso, 1 / MOTION_RATE, axis=0)
-    speed = np.linalg.norm(velocity, axis=1)
+    times = (np.arange(samples) / MOTION_RATE).astype(np.float32)
+    velocity = (np.gradient(torso, axis=0) * MOTION_RATE).astype(np.float32)
+    speed = np.hypot(velocity[:, 0], velocity[:, 1])
     facing = _facing(velocity, speed, draw.uniform(-np.pi, np.pi), motion.smoothing)
-    forward = np.stack([np.cos(facing), np.sin(facing)], axis=-1)
+    forward = np.stack([np.cos(facing), np.sin(facing)], axis=-1).astype(np.float32)
     sideways = np.stack([-forward[:, 1], forward[:, 0]], axis=-1)
     # Boulic and Thalmann 1990: a cycle lasts 1.346 / √(v / thigh) seconds, thigh ≈ 0.53 · stature.
-    cadence = np.sqrt(speed / (0.53 * stature)) / 1.346
-    stride = 2 * np.pi * np.cumsum(cadence) / MOTION_RATE + draw.uniform(0, 2 * np.pi)
+    cadence = np.sqrt(speed / np.float32(0.53 * stature)) / np.float32(1.346)
+    cycles = np.cumsum(cadence, dtype=np.float64) / MOTION_RATE + draw.random()
+    stride = np.sin(2 * np.pi * (cycles % 1).astype(np.float32))
     # A foot stands, then passes at twice the body's speed; a shank's middle does 0.8 of that swing.
     swing = 0.8 * velocity / (2 * np.pi * np.maximum(cadence, 0.1))[:, None]
-    swing = swing * np.sin(stride)[:, None]
+    swing *= stride[:, None]
 
-    points = np.empty((samples, POINTS, 3))
+    points = np.empty((samples, POINTS, 3), np.float32)
     heights = (0.5, 0.42, 0.42, 0.3, 0.3) if seated else (0.72, 0.62, 0.62, 0.27, 0.27)
     points[..., 2] = np.multiply(heights, stature)
     points[..., :2] = torso[:, None, :]
@@ -213,15 +218,17 @@ def _limbs(
     sway = motion.sway * (0.3 if seated else 1.0)
     points[..., :2] += (calm[:, None] * _wander(times, sway, 2, draw))[:, None, :]
     rate = draw.uniform(*motion.breaths)
-    breath = motion.breath * np.sin(2 * np.pi * rate * times + draw.uniform(0, 2 * np.pi))
-    points[:, 0, :2] += breath[:, None] * forward
+    breath = np.sin(np.float32(2 * np.pi) * (np.float32(rate) * times + np.float32(draw.random())))
+    points[:, 0, :2] += np.float32(motion.breath) * breath[:, None] * forward
     for point in range(1, POINTS):
         restless = calm * _bursts(times, motion.fidgets / (POINTS - 1), draw)
-        points[:, point] += restless[:, None] * _wander(times, motion.fidget, 3, draw)
+        active = np.flatnonzero(restless)
+        fidget = _wander(times[active], motion.fidget, 3, draw)
+        points[active, point] += restless[active, None] * fidget
     return points
 
 
-def _facing(velocity: Array, speed: Array, first: float, smoothing: float) -> Array:
+def _facing(velocity: Single, speed: Single, first: float, smoothing: float) -> Array:
     """[samples] direction a person faces: where he walks, or last walked."""
     moving = speed > 0.05
     last = np.maximum.accumulate(np.where(moving, np.arange(len(speed)), -1))
@@ -242,23 +249,26 @@ def _smooth(path: Array, seconds: float) -> Array:
     return path
 
 
-def _wander(times: Array, deviation: float, axes: int, draw: np.random.Generator) -> Array:
+def _wander(times: Single, deviation: float, axes: int, draw: np.random.Generator) -> Single:
     """[samples, axes] smooth noise: six tones between 0.1 and 2 Hz, weaker as they get faster."""
-    tones = draw.uniform(0.1, 2.0, (6, axes))
+    tones = draw.uniform(0.1, 2.0, (6, axes, 1))
     weights = 1 / tones
     weights *= deviation * np.sqrt(2) / np.linalg.norm(weights, axis=0)
-    phases = draw.uniform(0, 2 * np.pi, (6, axes))
-    total = np.zeros((len(times), axes))
+    phases = draw.uniform(0, 2 * np.pi, (6, axes, 1))
+    total = np.zeros((axes, len(times)), np.float32)
     for tone, weight, phase in zip(tones, weights, phases, strict=True):
-        total += weight * np.sin(2 * np.pi * tone * times[:, None] + phase)
-    return total
+        angles = (2 * np.pi * tone).astype(np.float32) * times + phase.astype(np.float32)
+        total += weight.astype(np.float32) * np.sin(angles)
+    return total.T
 
 
-def _bursts(times: Array, rate: float, draw: np.random.Generator) -> Array:
+def _bursts(times: Single, rate: float, draw: np.random.Generator) -> Single:
     """[samples] between 0 and 1: raised cosines of about a second at Poisson times."""
-    envelope = np.zeros(len(times))
+    envelope = np.zeros(len(times), np.float32)
     duration = float(times[-1]) + 2.0
     for begin in draw.uniform(-1.0, duration, draw.poisson(rate * (duration + 1.0))):
-        phase = (times - begin) / draw.uniform(0.6, 1.6)
-        envelope += np.where((phase > 0) & (phase < 1), np.sin(np.pi * phase) ** 2, 0.0)
-    return np.minimum(envelope, 1.0)
+        length = draw.uniform(0.6, 1.6)
+        first, last = np.searchsorted(times, [begin, begin + length])
+        phase = (times[first:last] - np.float32(begin)) / np.float32(length)
+        envelope[first:last] += np.sin(np.float32(np.pi) * phase) ** 2
+    return np.minimum(envelope, 1)

@@ -19,7 +19,8 @@ __all__ = ["Receiver", "Schedule", "receive", "schedule"]
 Array: TypeAlias = npt.NDArray[np.float64]
 Complex: TypeAlias = npt.NDArray[np.complex64]
 
-_CHUNK = 1000
+_CHUNK = 1000  # packets whose channel is made at once
+_BLOCK = 200  # packets received at once: they stay in the processor's cache
 _THERMAL = -173.98
 """dBm/Hz at 290 K: k·T."""
 
@@ -117,7 +118,7 @@ def receive(
 ) -> Capture:
     """The capture of one take; ``key`` is the take's, ``device`` the receiver's own."""
     radio, times = channel.radio, arrivals.times
-    count, live = len(times), radio.live
+    count, nulls = len(times), np.flatnonzero(~radio.live)
     draw = (key / "receiver").numpy()
     full = 2.0 ** (receiver.bits - 1) - 1
     ripple = _ripple(receiver, radio, device)
@@ -133,31 +134,33 @@ def receive(
         + receiver.noise_figure
         - receiver.transmit_power
     )  # by transmitted power, as |H|² is
+    decades = (device / "junk").numpy().uniform(-2, 0, len(nulls))
+    junk = (full * receiver.level * receiver.junk * 10**decades).astype(np.float32)
     csi = np.empty((count, len(radio.tones)), np.complex64)
     rssi = np.empty(count, np.float32)
     for start in range(0, count, _CHUNK):
-        part = slice(start, min(start + _CHUNK, count))
-        signal = channel.response(times[part])  # [packets, live]
-        signal[~arrivals.wide[part]] *= _narrow_band(radio, draw, (~arrivals.wide[part]).sum())
-        power = np.square(signal.view(np.float32)).sum(axis=1, dtype=np.float64) / len(ripple)
-        turns = _timing_slope(radio, delay[part], phase[part])[:, live]
-        signal *= turns
-        signal *= ripple
-        deviation = np.sqrt((noise_floor + power * _power(receiver.distortion)) / 2)
-        noise = draw.standard_normal((len(signal), 2 * len(ripple)), np.float32)
-        noise *= deviation.astype(np.float32)[:, None]
-        signal.view(np.float32)[...] += noise
-        level = 10 * np.log10(power + noise_floor) + gain[part]
-        # The control takes out whole steps of what it measures; the rest stays in the numbers.
-        setting = level + measured[part]
-        if receiver.agc_step:
-            setting = receiver.agc_step * np.round(setting / receiver.agc_step)
-        scale = full * receiver.level * 10 ** ((gain[part] - setting) / 20)
-        signal *= scale.astype(np.float32)[:, None]
-        _quantise(signal, full)
-        csi[part, live] = signal
-        csi[part, ~live] = _junk(receiver, device, draw, part, int((~live).sum()), full)
-        rssi[part] = np.round(level + receiver.transmit_power)
+        signal = channel.response(times[start : start + _CHUNK])  # [packets, live]
+        for begin in range(0, len(signal), _BLOCK):
+            block = signal[begin : begin + _BLOCK]
+            part = slice(start + begin, start + begin + len(block))
+            narrow = ~arrivals.wide[part]
+            block[narrow] *= _narrow_band(radio, draw, int(narrow.sum()))
+            power = np.square(block.view(np.float32)).sum(axis=1, dtype=np.float64) / len(ripple)
+            _rotate(block, radio, delay[part], phase[part])
+            block *= ripple
+            _add_noise(block, noise_floor + power * _power(receiver.distortion), draw)
+            level = 10 * np.log10(power + noise_floor) + gain[part]
+            # The control takes out whole steps of what it measures; the rest stays visible.
+            setting = level + measured[part]
+            if receiver.agc_step:
+                setting = receiver.agc_step * np.round(setting / receiver.agc_step)
+            scale = full * receiver.level * 10 ** ((gain[part] - setting) / 20)
+            block *= scale.astype(np.float32)[:, None]
+            _quantise(block, full)
+            for tones, places in _runs(radio):
+                csi[part, tones] = block[:, places]
+            csi[part, nulls] = _junk(junk, draw, packets=len(block), full=full)
+            rssi[part] = np.round(level + receiver.transmit_power)
     return Capture(
         csi=csi[:, :, None, None],
         timestamps=times,
@@ -201,13 +204,32 @@ def _slow_gain(receiver: Receiver, times: Array, draw: np.random.Generator) -> A
     return np.interp(times, np.arange(seconds), level)
 
 
-def _timing_slope(radio: Radio, delay: Array, phase: Array) -> Complex:
-    """[packets, tones] exp(j(φ − 2π k Δf δ)), as a product of coarse and fine steps of k."""
+def _rotate(signal: Complex, radio: Radio, delay: Array, phase: Array) -> None:
+    """Multiply by exp(j(φ − 2π k Δf δ)), made as a product of coarse and fine steps of k."""
     slope = -2 * np.pi * TONE_SPACING * delay[:, None]
     coarse = np.exp(1j * (slope * radio.tones[::16] + phase[:, None])).astype(np.complex64)
     fine = np.exp(1j * slope * np.arange(16)).astype(np.complex64)
-    turns = coarse[:, :, None] * fine[:, None, :]  # (T, K/16, 16)
-    return np.asarray(turns.reshape(len(delay), -1))
+    turns = (coarse[:, :, None] * fine[:, None, :]).reshape(len(delay), -1)  # (T, K/16, 16)
+    for tones, places in _runs(radio):
+        signal[:, places] *= turns[:, tones]
+
+
+def _runs(radio: Radio) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+    """The live tones below and above the carrier: where in all tones, where in the live ones."""
+    live = np.flatnonzero(radio.live)
+    half = len(live) // 2
+    below = slice(int(live[0]), int(live[half - 1]) + 1)
+    above = slice(int(live[half]), int(live[-1]) + 1)
+    return (below, slice(0, half)), (above, slice(half, None))
+
+
+def _add_noise(signal: Complex, power: Array, draw: np.random.Generator) -> None:
+    """Add circular Gaussian noise of [packets] power: a Rayleigh radius at a uniform angle."""
+    uniform = draw.random((2, *signal.shape), np.float32)
+    radius = np.sqrt(-np.log1p(-uniform[0])) * np.sqrt(power).astype(np.float32)[:, None]
+    angle = np.float32(2 * np.pi) * uniform[1]
+    signal.real += radius * np.cos(angle)
+    signal.imag += radius * np.sin(angle)
 
 
 def _narrow_band(radio: Radio, draw: np.random.Generator, frames: int) -> npt.NDArray[np.float32]:
@@ -226,17 +248,11 @@ def _quantise(signal: Complex, full: float) -> None:
 
 
 def _junk(
-    receiver: Receiver,
-    device: Key,
-    draw: np.random.Generator,
-    part: slice,
-    nulls: int,
-    full: float,
+    levels: npt.NDArray[np.float32], draw: np.random.Generator, *, packets: int, full: float
 ) -> Complex:
     """[packets, nulls] what stands where nothing was sent: a level per tone, noise per packet."""
-    levels = full * receiver.level * 10 ** (device / "junk").numpy().uniform(-2, 0, nulls)
-    values = draw.standard_normal((part.stop - part.start, nulls, 2), np.float32)
-    values *= (receiver.junk * levels).astype(np.float32)[:, None]
-    junk = np.ascontiguousarray(values).view(np.complex64)[..., 0]
+    values = draw.standard_normal((packets, len(levels), 2), np.float32)
+    values *= levels[:, None]
+    junk = values.view(np.complex64)[..., 0]
     _quantise(junk, full)
     return junk

@@ -5,7 +5,7 @@ spans [0, x] × [0, y] × [0, z].
 """
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ __all__ = [
 
 Point: TypeAlias = tuple[float, float, float]
 Array: TypeAlias = npt.NDArray[np.float64]
+_Points = TypeVar("_Points", npt.NDArray[np.float32], npt.NDArray[np.float64])
 
 SPEED_OF_LIGHT = 299_792_458.0
 """m/s, by definition."""
@@ -199,7 +200,7 @@ def image_sources(source: Point | Array, room: Room, order: int) -> Images:
     return Images(places, np.stack([near, far], axis=-1).reshape(-1, 6))
 
 
-def mirrors(points: npt.NDArray[np.floating], room: Room) -> list[npt.NDArray[np.floating]]:
+def mirrors(points: _Points, room: Room) -> list[_Points]:
     """``points`` [..., 3] mirrored in each of the six faces, in the order of ``Walls.names``."""
     reflected = []
     for axis, side in enumerate(room.size):
