@@ -8,6 +8,8 @@ of the takes differ. Everything in them is marked synthetic.
 import hashlib
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,6 +27,7 @@ from fedapa.simulator.people import Motion
 from fedapa.simulator.receiver import Receiver
 from fedapa.simulator.room import Furniture, Room, Walls, capacity
 from fedapa.simulator.take import Scene, check_scene, take
+from fedapa.windows.slide import cache_folder
 from fedapa.windows.store import write_store
 
 __all__ = [
@@ -375,7 +378,9 @@ def _run(tasks: list[_Task], workers: int) -> Iterator[tuple[_Task, _Recorded]]:
             yield task, _record(task)
         return
     with ProcessPoolExecutor(
-        min(workers, len(tasks)), mp_context=multiprocessing.get_context("spawn")
+        min(workers, len(tasks)),
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_begin_worker,
     ) as pool:
         # Bounded lookahead: finished takes wait for the writer, not for the memory to fill.
         waiting = [(task, pool.submit(_record, task)) for task in tasks[: 2 * workers]]
@@ -384,6 +389,19 @@ def _run(tasks: list[_Task], workers: int) -> Iterator[tuple[_Task, _Recorded]]:
             if upcoming is not None:
                 waiting.append((upcoming, pool.submit(_record, upcoming)))
             yield task, future.result()
+
+
+def _begin_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def end_with_parent() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def simulated_store(
@@ -395,12 +413,7 @@ def simulated_store(
 ) -> Path:
     """The store of a preset, made once and kept in the cache folder."""
     chosen = preset_of(preset)
-    path = _cache_folder() / "simulated" / f"{preset}-{seed}-{preset_hash(chosen)}.h5"
+    path = cache_folder() / "simulated" / f"{preset}-{seed}-{preset_hash(chosen)}.h5"
     if not path.exists():
         write_simulated(preset, seed=seed, out=path, workers=workers, progress=progress)
     return path
-
-
-def _cache_folder() -> Path:
-    chosen = os.environ.get("FEDAPA_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "fedapa"
