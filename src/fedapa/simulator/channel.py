@@ -186,6 +186,8 @@ class Channel:
         flat = points.swapaxes(1, 2).reshape(len(points), -1, 3)
         there = _distances(flat, room.transmitter, room)  # [times, 7, body points]
         back = _distances(flat, room.receiver, room)
+        if not room.reflections:
+            there, back = there[:, :1], back[:, :1]
         # Thirteen ways each: direct, by a wall to the body, by a wall from the body.
         lengths = np.concatenate([there + back[:, :1], there[:, :1] + back[:, 1:]], axis=1)
         near, far = 1 / np.maximum(there, _FAR_FIELD), 1 / np.maximum(back, _FAR_FIELD)
@@ -249,6 +251,12 @@ class Channel:
             total[:, :count] *= left
             total[:, count:] += echoes
         return total
+
+    @property
+    def direct(self) -> float:
+        """Amplitude of the free direct path at the carrier."""
+        way = np.subtract(self.room.receiver, self.room.transmitter)
+        return float(self._wavelength / (4 * np.pi * np.linalg.norm(way)))
 
     def response(self, times: Array) -> Complex:
         """[times, live tones] the channel at these times."""

@@ -50,8 +50,8 @@ class Receiver:
     day_gain: float = 1.0
     """dB, standard deviation of the gain from day to day. Assumption."""
     agc_step: float = 3.0
-    """dB between two gain settings of the automatic gain control. Assumption: amplifiers and
-    attenuators switch in steps of 1 to 6 dB."""
+    """dB between two gain settings of the automatic gain control; 0 is a fixed gain. Assumption:
+    amplifiers and attenuators switch in steps of 1 to 6 dB."""
     agc_error: float = 0.3
     """dB, standard deviation of the level the gain control measures on a preamble. Assumption."""
     ripple: float = 1.5
@@ -134,6 +134,7 @@ def receive(
         + receiver.noise_figure
         - receiver.transmit_power
     )  # by transmitted power, as |H|² is
+    fixed = 20 * np.log10(channel.direct)  # dB, the gain of a receiver without control
     decades = (device / "junk").numpy().uniform(-2, 0, len(nulls))
     junk = (full * receiver.level * receiver.junk * 10**decades).astype(np.float32)
     csi = np.empty((count, len(radio.tones)), np.complex64)
@@ -151,9 +152,11 @@ def receive(
             _add_noise(block, noise_floor + power * _power(receiver.distortion), draw)
             level = 10 * np.log10(power + noise_floor) + gain[part]
             # The control takes out whole steps of what it measures; the rest stays visible.
-            setting = level + measured[part]
             if receiver.agc_step:
-                setting = receiver.agc_step * np.round(setting / receiver.agc_step)
+                steps = np.round((level + measured[part]) / receiver.agc_step)
+                setting = receiver.agc_step * steps
+            else:
+                setting = np.full(len(level), fixed)
             scale = full * receiver.level * 10 ** ((gain[part] - setting) / 20)
             block *= scale.astype(np.float32)[:, None]
             _quantise(block, full)
