@@ -1,31 +1,306 @@
-"""Simulated rooms as stores: made once from a preset and a seed, then cached."""
+"""Six simulated rooms in three sizes, written as a store; documented in docs/simulator.md.
 
-from collections.abc import Callable
+``smoke`` is for tests, ``quick`` for a demo on a laptop, ``six-rooms`` has windows of 1000 packets
+by 242 tones. The places are the same in all three; bandwidth, packet rates, counts and the length
+of the takes differ. Everything in them is marked synthetic.
+"""
+
+import hashlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
+from fedapa.csi.capture import Capture
+from fedapa.errors import DataError, PlanError, nearest
 from fedapa.randomness import Key
+from fedapa.simulator.channel import Radio
+from fedapa.simulator.people import Motion
+from fedapa.simulator.receiver import Receiver
+from fedapa.simulator.room import Furniture, Room, Walls, capacity
+from fedapa.simulator.take import Scene, check_scene, take
 from fedapa.windows.slide import cache_folder
 from fedapa.windows.store import write_store
 
-__all__ = ["PRESETS", "simulated_store", "write_simulated"]
+__all__ = [
+    "PRESETS",
+    "Place",
+    "Preset",
+    "preset_hash",
+    "preset_of",
+    "simulated_store",
+    "write_simulated",
+]
 
-PRESETS = ("smoke", "quick", "six-rooms")
+_VERSION = 1
+"""Raised when the same parameters give other numbers; part of every hash."""
 
 
-def simulated_store(
-    preset: str,
-    seed: int,
-    *,
-    workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-) -> Path:
-    """The store of a preset, from the cache or made now."""
-    path = cache_folder() / f"simulated-{preset}-{seed}-v0.h5"
-    if not path.is_file():
-        write_simulated(preset, seed=seed, out=path, workers=workers, progress=progress)
-    return path
+@dataclass(frozen=True)
+class Place:
+    """A scene and what is recorded in it."""
+
+    scene: Scene
+    counts: tuple[int, ...]
+    """Numbers of people recorded."""
+    days: int
+    """Takes of every count, each on a day of its own."""
+    windows: int
+    """Windows in a take of the smaller counts; takes with many people are shorter."""
+
+    def windows_of(self, count: int) -> int:
+        """Windows in a take with ``count`` people: a crowd has less patience."""
+        return self.windows - (count > max(self.counts) / 2) * (self.windows // 4)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Places and the window they are meant to be cut into."""
+
+    name: str
+    window: int
+    """Packets of a window."""
+    places: tuple[Place, ...]
+
+
+def _seats(
+    x: tuple[float, float], columns: int, y: tuple[float, float], rows: int
+) -> tuple[tuple[float, float], ...]:
+    return tuple(
+        (round(float(a), 3), round(float(b), 3))
+        for a in np.linspace(*x, columns)
+        for b in np.linspace(*y, rows)
+    )
+
+
+_LIVING_ROOM = Scene(
+    Room(
+        "living room",
+        size=(6.0, 4.5, 2.6),
+        transmitter=(0.5, 0.7, 1.1),
+        receiver=(5.4, 3.7, 0.9),
+        walls=Walls(west="brick", north="glass", floor="floorboard"),
+        furniture=Furniture(pieces=14),
+        seats=_seats((2.0, 3.4), 3, (0.8, 3.6), 2),
+    ),
+    motion=Motion(seated=0.5),
+)
+_CLASSROOM = Scene(
+    Room(
+        "classroom",
+        size=(10.0, 8.0, 3.0),
+        transmitter=(0.4, 4.2, 2.5),
+        receiver=(9.5, 3.4, 1.2),
+        walls=Walls(west="concrete", north="glass", ceiling="ceiling board"),
+        furniture=Furniture(pieces=30, cross_section=(0.05, 0.3)),
+        seats=_seats((2.5, 8.5), 6, (1.0, 7.0), 6),
+    ),
+    motion=Motion(seated=0.8),
+)
+_BUS = Scene(
+    Room(
+        "bus",
+        size=(11.5, 2.4, 2.2),
+        transmitter=(0.5, 1.5, 2.0),
+        receiver=(10.9, 0.9, 1.7),
+        walls=Walls(
+            west="glass", east="metal", south="glass", north="glass", floor="metal", ceiling="metal"
+        ),
+        furniture=Furniture(pieces=24, drift=0.002, moved_share=0.0, cross_section=(0.05, 0.3)),
+        seats=_seats((2.0, 10.0), 9, (0.5, 1.9), 2),
+    ),
+    receiver=Receiver(loss=0.03, jitter=0.1),
+    motion=Motion(seated=0.75, speed=(0.3, 1.0), pause=15.0, pausing=0.9, sway=0.02),
+)
+_CONFERENCE_ROOM = Scene(
+    Room(
+        "conference room",
+        size=(7.0, 5.0, 2.8),
+        transmitter=(0.4, 2.5, 2.2),
+        receiver=(6.5, 4.4, 1.0),
+        walls=Walls(south="glass", ceiling="ceiling board"),
+        furniture=Furniture(pieces=12, cross_section=(0.1, 0.6)),
+        seats=_seats((1.8, 5.2), 6, (1.5, 3.5), 2),
+    ),
+    motion=Motion(seated=0.85),
+)
+_HOTEL_ROOM = Scene(
+    Room(
+        "hotel room",
+        size=(4.6, 3.4, 2.5),
+        transmitter=(0.4, 2.9, 0.9),
+        receiver=(4.1, 0.5, 1.2),
+        walls=Walls(west="concrete", east="glass", south="brick", north="brick"),
+        furniture=Furniture(pieces=10),
+        seats=_seats((1.6, 3.4), 2, (0.8, 2.4), 2),
+    ),
+    receiver=Receiver(bits=8, level=0.2, noise_figure=8.0, ripple=2.0),
+    motion=Motion(seated=0.6, pause=8.0),
+)
+_OPEN_OFFICE = Scene(
+    Room(
+        "open office",
+        size=(16.0, 10.0, 2.9),
+        transmitter=(1.0, 5.0, 2.6),
+        receiver=(13.5, 6.5, 1.1),
+        walls=Walls(west="glass", north="glass", ceiling="ceiling board"),
+        furniture=Furniture(pieces=40),
+        seats=_seats((2.5, 14.0), 8, (1.5, 8.5), 4),
+    ),
+    receiver=Receiver(transmit_power=18.0, loss=0.02, ripple=1.0),
+    motion=Motion(seated=0.8),
+)
+_SCENES = (_LIVING_ROOM, _CLASSROOM, _BUS, _CONFERENCE_ROOM, _HOTEL_ROOM, _OPEN_OFFICE)
+
+_CARRIERS = {20: 5.18e9, 40: 5.19e9, 80: 5.21e9}
+"""Hz: channels 36, 38 and 42 of IEEE 802.11ac."""
+
+
+def _preset(
+    name: str,
+    window: int,
+    bandwidth: int,
+    plans: tuple[tuple[float, tuple[int, ...], int, int], ...],
+) -> Preset:
+    """A preset from (packet rate, counts, days, windows) of each scene in turn."""
+    places = tuple(
+        Place(
+            replace(scene, radio=Radio(_CARRIERS[bandwidth], bandwidth, rate)),
+            counts,
+            days,
+            windows,
+        )
+        for scene, (rate, counts, days, windows) in zip(_SCENES, plans, strict=True)
+    )
+    return Preset(name, window, places)
+
+
+_ALL = {
+    preset.name: preset
+    for preset in (
+        _preset(
+            "smoke",
+            64,
+            20,
+            (
+                (125.0, (0, 1, 2, 3), 4, 4),
+                (125.0, (0, 2, 4, 6, 8), 4, 4),
+                (125.0, (0, 1, 2, 4, 8), 4, 4),
+                (125.0, (0, 1, 3, 5), 4, 4),
+                (125.0, (0, 1), 4, 3),
+                (125.0, (0, 2, 5), 4, 3),
+            ),
+        ),
+        _preset(
+            "quick",
+            125,
+            20,
+            (
+                (125.0, tuple(range(6)), 5, 4),
+                (125.0, tuple(range(0, 21, 2)), 5, 4),
+                (125.0, tuple(range(0, 21, 2)), 5, 5),
+                (125.0, (0, 1, 2, 3, 4, 6, 8, 10), 5, 4),
+                (125.0, tuple(range(4)), 5, 4),
+                (125.0, (0, 1, 2, 3, 4, 6, 8, 10, 12), 5, 4),
+            ),
+        ),
+        _preset(
+            "six-rooms",
+            1000,
+            80,
+            (
+                (1000.0, tuple(range(7)), 5, 12),
+                (500.0, tuple(range(0, 21, 2)), 5, 12),
+                (1000.0, tuple(range(21)), 5, 10),
+                (500.0, tuple(range(11)), 5, 10),
+                (125.0, tuple(range(4)), 4, 8),
+                (250.0, tuple(range(13)), 5, 8),
+            ),
+        ),
+    )
+}
+
+PRESETS: tuple[str, ...] = tuple(_ALL)
+"""Names of the presets, from small to large."""
+
+
+def preset_of(name: str) -> Preset:
+    """The preset of that name."""
+    if name not in _ALL:
+        raise PlanError(f"preset '{name}'; {nearest(name, _ALL)}")
+    return _ALL[name]
+
+
+def preset_hash(preset: Preset) -> str:
+    """16 hexadecimal digits that change with any parameter of the preset."""
+    return hashlib.blake2b(repr((_VERSION, preset)).encode(), digest_size=8).hexdigest()
+
+
+def check_preset(preset: Preset) -> None:
+    """Raise before anything is written if a take of the preset cannot be."""
+    for place in preset.places:
+        check_scene(place.scene)
+        room = place.scene.room
+        for count in place.counts:
+            if not 0 <= count <= capacity(room):
+                raise PlanError(
+                    f"room '{room.name}': {count} people; from 0 to {capacity(room)} fit"
+                )
+
+
+@dataclass(frozen=True)
+class _Task:
+    place: Place
+    count: int
+    day: int
+    window: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    amplitude: npt.NDArray[np.uint16]
+    scale: float
+    timestamps: npt.NDArray[np.float64]
+
+
+def _record(task: _Task) -> _Recorded:
+    scene = task.place.scene
+    packets = task.place.windows_of(task.count) * task.window
+    # One thread: the same sums in the same order whatever the number of workers.
+    with threadpool_limits(1, "blas"):
+        capture = take(
+            scene,
+            people=task.count,
+            day=task.day,
+            packets=packets,
+            key=Key(task.seed) / "simulated" / scene.room.name,
+        )
+    return _clean(capture, scene.radio)
+
+
+def _clean(capture: Capture, radio: Radio) -> _Recorded:
+    """Amplitudes of the live tones, without frames that leave a quarter of the band empty."""
+    csi = capture.csi[:, :, 0, 0]
+    amplitude = np.empty((len(csi), int(radio.live.sum())), np.float32)  # [packets, live]
+    for start in range(0, len(csi), 200):  # blocks that stay in the processor's cache
+        block = csi[start : start + 200].compress(radio.live, axis=1)
+        amplitude[start : start + 200] = np.sqrt(block.real**2 + block.imag**2)
+    quarters = np.stack([part.mean(axis=1) for part in np.array_split(amplitude, 4, axis=1)])
+    whole = quarters.min(axis=0) > 0.1 * quarters.max(axis=0)
+    amplitude = amplitude[whole]
+    # Sixteen bits of the take's own range: finer than the receiver's own quantisation.
+    scale = float(amplitude.max()) / 65535
+    packed = np.rint(amplitude * np.float32(1 / scale)).astype(np.uint16)
+    return _Recorded(packed[:, :, None], scale, capture.timestamps[whole])
 
 
 def write_simulated(
@@ -36,60 +311,109 @@ def write_simulated(
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Placeholder."""
-    window = {"smoke": 64, "quick": 125, "six-rooms": 1000}[preset]
-    takes = {"smoke": 4, "quick": 5, "six-rooms": 5}[preset]
-    rooms = {
-        "hotel room": 4,
-        "living room": 6,
-        "conference room": 9,
-        "classroom": 15,
-        "open office": 13,
-        "bus": 21,
-    }
+    """Write the store of a preset; equal seeds give equal values for any number of workers.
+
+    Args:
+        preset: one of ``PRESETS``.
+        seed: of everything that is drawn.
+        out: the file to make; it must not exist.
+        workers: processes to use.
+        progress: told after each take how many of how many are done.
+    """
+    chosen = preset_of(preset)
+    check_preset(chosen)
+    if workers < 1:
+        raise PlanError(f"workers = {workers}; at least 1 is needed")
+    if out.exists():
+        raise DataError(f"{out}: already exists; remove it or choose another name")
+    tasks = [
+        _Task(place, count, day, chosen.window, seed)
+        for place in chosen.places
+        for count in place.counts
+        for day in range(place.days)
+    ]
     with write_store(out) as store:
-        store._file.attrs["window"] = window
-        for number, (room, most) in enumerate(rooms.items()):
+        store.note(
+            {
+                "window": chosen.window,
+                "preset": chosen.name,
+                "preset_hash": preset_hash(chosen),
+                "seed": seed,
+                "source": "SIMULATED by fedapa; not measured",
+            }
+        )
+        for place in chosen.places:
+            scene = place.scene
+            store.add_room(
+                scene.room.name,
+                synthetic=True,
+                about={
+                    "device": scene.receiver.device,
+                    "bandwidth": scene.radio.bandwidth,
+                    "carrier": scene.radio.carrier,
+                    "rate": scene.radio.rate,
+                    "size": scene.room.size,
+                    "subcarriers": scene.radio.tones[scene.radio.live],
+                    "source": "SIMULATED by fedapa; not measured",
+                },
+            )
+        for done, (task, recorded) in enumerate(_run(tasks, workers), 1):
+            store.add_recording(
+                task.place.scene.room.name,
+                f"people {task.count:02d} day {task.day}",
+                label=task.count,
+                amplitude=recorded.amplitude,
+                timestamps=recorded.timestamps,
+                day=str(task.day),
+                rate=task.place.scene.radio.rate,
+                scale=recorded.scale,
+            )
             if progress:
-                progress(number, len(rooms))
-            store.add_room(room, synthetic=True, about={"device": "simulated"})
-            step = 3 if preset == "smoke" else 1
-            tones = np.arange(-28, 28)
-            base_stream = (Key(seed) / room).numpy()
-            delays = base_stream.uniform(10e-9, 80e-9, 12)
-            gains = base_stream.exponential(1.0, 12)
-            for count in range(0, most, step):
-                for take in range(takes):
-                    stream = (Key(seed) / room / count / take).numpy()
-                    packets = window * (2 + number % 3)
-                    time = np.arange(packets) / 125
-                    static = (
-                        gains
-                        * np.exp(
-                            -2j
-                            * np.pi
-                            * np.outer(tones * 312.5e3, delays + stream.normal(0, 1e-9, 12))
-                        )
-                    ).sum(1)
-                    field = np.broadcast_to(static, (packets, 56)).copy()
-                    for _ in range(count):
-                        speed = stream.uniform(0.2, 1.2)
-                        phase = 2 * np.pi * (speed * time / 0.058 * 2 + stream.uniform())
-                        delay = stream.uniform(20e-9, 100e-9)
-                        field += (
-                            0.4
-                            * np.exp(1j * phase)[:, None]
-                            * np.exp(-2j * np.pi * tones * 312.5e3 * delay)
-                        )
-                    field += stream.normal(0, 0.1, field.shape) + 1j * stream.normal(
-                        0, 0.1, field.shape
-                    )
-                    store.add_recording(
-                        room,
-                        f"day{take}-P{count}",
-                        label=count,
-                        amplitude=np.abs(field).astype(np.float32)[:, :, None],
-                        timestamps=time,
-                        day=f"day{take}",
-                        rate=125.0,
-                    )
+                progress(done, len(tasks))
+
+
+def _run(tasks: list[_Task], workers: int) -> Iterator[tuple[_Task, _Recorded]]:
+    if workers == 1:
+        for task in tasks:
+            yield task, _record(task)
+        return
+    with ProcessPoolExecutor(
+        min(workers, len(tasks)),
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_begin_worker,
+    ) as pool:
+        # Bounded lookahead: finished takes wait for the writer, not for the memory to fill.
+        waiting = [(task, pool.submit(_record, task)) for task in tasks[: 2 * workers]]
+        for upcoming in [*tasks[2 * workers :], *[None] * len(waiting)]:
+            task, future = waiting.pop(0)
+            if upcoming is not None:
+                waiting.append((upcoming, pool.submit(_record, upcoming)))
+            yield task, future.result()
+
+
+def _begin_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def end_with_parent() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def simulated_store(
+    preset: str,
+    seed: int,
+    *,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """The store of a preset, made once and kept in the cache folder."""
+    chosen = preset_of(preset)
+    path = cache_folder() / "simulated" / f"{preset}-{seed}-{preset_hash(chosen)}.h5"
+    if not path.exists():
+        write_simulated(preset, seed=seed, out=path, workers=workers, progress=progress)
+    return path

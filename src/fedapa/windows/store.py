@@ -2,7 +2,7 @@
 
 ::
 
-    /                     format="fedapa-rooms", version=1, synthetic
+    /                     format="fedapa-rooms", version=1, synthetic, maybe window …
     /<room>/              synthetic, device, bandwidth …
     /<room>/<recording>/  synthetic, label (integer: a count; text: a category), day, rate
         amplitude         [packets, subcarriers, links]; times its attribute ``scale`` if it has one
@@ -110,6 +110,11 @@ class Store:
         """Names of the rooms, sorted."""
         return tuple(sorted(self._file))
 
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What is noted about the store as a whole, e.g. the ``window`` it is meant for."""
+        return {name: _plain(value) for name, value in sorted(self._file.attrs.items())}
+
     def about(self, room: str) -> dict[str, Any]:
         """What is noted about a room: device, bandwidth and the like."""
         return {name: _plain(value) for name, value in sorted(self._file[room].attrs.items())}
@@ -164,6 +169,11 @@ class StoreWriter:
 
     def __init__(self, file: h5py.File) -> None:
         self._file = file
+
+    def note(self, notes: Mapping[str, Any]) -> None:
+        """What is known about the store as a whole."""
+        for name in sorted(notes):
+            self._file.attrs[name] = notes[name]
 
     def add_room(self, room: str, *, synthetic: bool, about: Mapping[str, Any]) -> None:
         """A room, with what is known about it."""

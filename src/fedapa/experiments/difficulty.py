@@ -1,0 +1,194 @@
+"""``fedapa reproduce difficulty``: how far simple models get on a store, split by split.
+
+A linear model and a random forest on a few statistics of each window, and a nearest neighbour on
+the raw windows. They say how hard the data is before any net is trained, and how much a random
+split of windows flatters: neighbours in one take are near twins.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from fedapa.errors import DataError
+from fedapa.randomness import Key
+from fedapa.report.tables import Sheet
+from fedapa.windows.split import SplitKind, split_windows
+from fedapa.windows.store import Label, Store
+
+__all__ = ["Score", "difficulty", "difficulty_sheet", "window_statistics"]
+
+Single: TypeAlias = npt.NDArray[np.float32]
+
+_BANDS = 14
+_THINNED = 4096
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one model reaches in one room under one split."""
+
+    room: str
+    split: str
+    model: str
+    accuracy: float
+    mae: float
+    """Mean absolute error in people."""
+    chance: float
+    """Accuracy of always saying the commonest class of the train part."""
+    train: int
+    test: int
+
+
+def window_statistics(window: Single) -> Single:
+    """Statistics of a window [packets, tones], in 14 bands: level, spread and quickness.
+
+    The log-amplitude of each packet is taken against the packet's mean, so that the receiver's
+    gain does not count; the gain's own spread is one more number.
+    """
+    level = np.log(np.maximum(window, 1e-6))
+    gain = level.mean(axis=1, keepdims=True)
+    shape = level - gain
+    bands = np.array_split(np.arange(shape.shape[1]), _BANDS)
+    statistics = (
+        shape.mean(axis=0),
+        np.log(shape.std(axis=0) + 1e-6),
+        np.log(np.diff(shape, axis=0).std(axis=0) + 1e-6),
+    )
+    columns = [np.array([each[band].mean() for band in bands]) for each in statistics]
+    return np.concatenate([*columns, gain.std(axis=0)]).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class _Room:
+    labels: list[Label]
+    takes: list[str]
+    starts: npt.NDArray[np.int64]
+    statistics: Single
+    raw: Single
+    """[windows, values] the windows themselves, thinned to a few thousand values."""
+
+
+def difficulty(
+    path: Path,
+    *,
+    seed: int = 0,
+    window: int | None = None,
+    splits: Sequence[SplitKind] = get_args(SplitKind),
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Score]:
+    """Scores of three simple models in every room of a store of counts."""
+    scores: list[Score] = []
+    with Store(path) as store:
+        length = window or store.window
+        if length is None:
+            raise DataError(f"{path}: does not say how long its windows are; give a window length")
+        for done, name in enumerate(store.rooms):
+            if progress:
+                progress(done, len(store.rooms))
+            room = _read(store, name, length)
+            for split in splits:
+                scores += _scores(name, room, split, length, seed)
+    return scores
+
+
+def _read(store: Store, name: str, length: int) -> _Room:
+    labels: list[Label] = []
+    takes: list[str] = []
+    starts: list[int] = []
+    statistics, raw = [], []
+    for take in store.recordings(name):
+        if take.is_features or not isinstance(take.label, int):
+            raise DataError(f"{store.path}: room '{name}' does not hold packets with counts")
+        for start in range(0, take.shape[0] - length + 1, length):
+            window = store.read(take, start, start + length)[:, :, 0]
+            statistics.append(window_statistics(window))
+            raw.append(_thin(window))
+            labels.append(take.label)
+            takes.append(take.name)
+            starts.append(start)
+    return _Room(labels, takes, np.asarray(starts), np.stack(statistics), np.stack(raw))
+
+
+def _thin(window: Single) -> Single:
+    values = window / window.mean()
+    flat: Single = values[:, ::4].ravel()
+    return flat[:: max(1, len(flat) // _THINNED)].copy()
+
+
+def _scores(name: str, room: _Room, split: SplitKind, length: int, seed: int) -> list[Score]:
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    parts = split_windows(
+        name,
+        room.labels,
+        room.takes,
+        room.starts,
+        spans=length,
+        kind=split,
+        key=Key(seed) / "difficulty" / name,
+        validation=0.0,
+    )
+    truth = np.asarray(room.labels)
+    state = (Key(seed) / "difficulty" / name / "forest").number % 2**32
+    models: dict[str, tuple[Any, Single]] = {
+        "linear": (
+            make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000)),
+            room.statistics,
+        ),
+        "forest": (RandomForestClassifier(300, random_state=state), room.statistics),
+        "nearest": (KNeighborsClassifier(1), room.raw),
+    }
+    train, test = truth[parts.train], truth[parts.test]
+    values, counts = np.unique(train, return_counts=True)
+    chance = float(np.mean(test == values[np.argmax(counts)]))
+    found = []
+    for model, (estimator, features) in models.items():
+        estimator.fit(features[parts.train], train)
+        guess = estimator.predict(features[parts.test])
+        found.append(
+            Score(
+                name,
+                split,
+                model,
+                accuracy=float(np.mean(guess == test)),
+                mae=float(np.mean(np.abs(guess - test))),
+                chance=chance,
+                train=len(train),
+                test=len(test),
+            )
+        )
+    return found
+
+
+def difficulty_sheet(scores: Sequence[Score], source: str, *, synthetic: bool) -> Sheet:
+    """Accuracy and error by room, one pair of columns a split and model."""
+    pairs = list(dict.fromkeys((score.split, score.model) for score in scores))
+    rooms = list(dict.fromkeys(score.room for score in scores))
+    by = {(score.room, score.split, score.model): score for score in scores}
+    rows = []
+    for room in rooms:
+        mine = [by[room, *pair] for pair in pairs]
+        chances = [100 * score.chance for score in mine if score.model == "linear"]
+        cells = [f"{100 * score.accuracy:.0f} % · {score.mae:.1f}" for score in mine]
+        rows.append([room, f"{np.mean(chances):.0f} %", *cells])
+    means = []
+    for pair in pairs:
+        mine = [by[room, *pair] for room in rooms]
+        accuracy, error = np.mean([s.accuracy for s in mine]), np.mean([s.mae for s in mine])
+        means.append(f"{100 * accuracy:.0f} % · {error:.1f}")
+    rows.append(["mean", f"{100 * np.mean([score.chance for score in scores]):.0f} %", *means])
+    mark = "SIMULATED · " if synthetic else ""
+    return Sheet(
+        "Simple models: accuracy · mean absolute error in people",
+        ["Room", "Commonest", *(f"{split} {model}" for split, model in pairs)],
+        rows,
+        note=f"{mark}{source}; 'nearest' looks at raw windows, the others at window statistics",
+    )

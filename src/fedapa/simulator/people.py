@@ -1,0 +1,274 @@
+"""People: they walk between waypoints, stop, sit, fidget and breathe.
+
+A person is a torso, two arms and two legs, each one scattering point, and an upright screen that
+shadows paths. The equations are in docs/simulator.md.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fedapa.errors import PlanError
+from fedapa.randomness import Key
+from fedapa.simulator.room import Room, capacity
+
+__all__ = ["MOTION_RATE", "POINTS", "Body", "Crowd", "Motion", "crowd_of"]
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Single: TypeAlias = npt.NDArray[np.float32]
+
+MOTION_RATE = 250.0
+"""Hz at which motion is sampled: the fastest limb makes 94 Hz of Doppler, see docs/simulator.md."""
+POINTS = 5
+"""Scattering points of a body: torso, left arm, right arm, left leg, right leg."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a body is to a radio wave."""
+
+    cross_section: tuple[float, float] = (0.5, 1.0)
+    """m², least and greatest radar cross-section of a person. 0.5 to 1 m² is the usual figure
+    between 1 and 10 GHz (Skolnik, Radar Handbook); swept in a test."""
+    shares: tuple[float, ...] = (0.5, 0.1, 0.1, 0.15, 0.15)
+    """Share of the cross-section by point: torso, arms, legs. Assumption: the torso gives most of
+    the echo, legs more than arms (Chen, The Micro-Doppler Effect in Radar, 2011)."""
+    width: tuple[float, float] = (0.35, 0.5)
+    """m, least and greatest width of the shadowing screen. Shoulder breadth 0.36 to 0.5 m
+    (ISO 7250-2 anthropometry)."""
+    height: tuple[float, float] = (1.55, 1.9)
+    """m, least and greatest stature (ISO 7250-2)."""
+    seated_share: float = 0.75
+    """Height of a seated person by stature, floor to crown. ISO 7250-2: sitting height 0.52 of
+    stature above a seat of 0.42 m."""
+    absorption: float = 0.3
+    """m², absorption cross-section in a diffuse field; 0.18 to 0.45 m² over 1 to 8.5 GHz
+    (Melia et al., IEEE Trans. EMC 2013)."""
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How people in a room move."""
+
+    seated: float = 0.5
+    """Probability that a person sits during the whole take, while there are seats. Assumption,
+    set by room."""
+    speed: tuple[float, float] = (0.3, 1.5)
+    """m/s, least and greatest walking speed. Strolling to brisk indoor walking (Bohannon 1997
+    gives 1.3 to 1.5 m/s as comfortable for adults)."""
+    pause: float = 4.0
+    """s, mean stop at a waypoint. Assumption."""
+    pausing: float = 0.5
+    """Probability of a stop at a waypoint. Assumption."""
+    clearance: float = 0.4
+    """m kept from the walls. Assumption."""
+    sway: float = 0.008
+    """m, standard deviation of a standing body around its place; postural sway is 5 to 10 mm
+    (Winter 1995)."""
+    fidget: float = 0.03
+    """m, standard deviation of a hand or foot during a fidget. Assumption."""
+    fidgets: float = 0.1
+    """1/s, how often a resting person fidgets, for about a second. Assumption."""
+    breath: float = 0.005
+    """m, amplitude of the chest: 4 to 12 mm (Droitcour 2006)."""
+    breaths: tuple[float, float] = (0.2, 0.33)
+    """Hz, least and greatest breathing rate: 12 to 20 breaths a minute at rest."""
+    smoothing: float = 0.4
+    """s over which a person starts, stops or turns. Assumption."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """A number of people through one take."""
+
+    points: npt.NDArray[np.float32]
+    """[samples, people, POINTS, 3] m, at ``MOTION_RATE`` from ``start`` on."""
+    start: float
+    """s, time of the first sample."""
+    cross_sections: npt.NDArray[np.float32]
+    """[people, POINTS] m²."""
+    widths: npt.NDArray[np.float32]
+    """[people] m, of the shadowing screens."""
+    heights: npt.NDArray[np.float32]
+    """[people] m, of the shadowing screens, seated people being lower."""
+    seated: npt.NDArray[np.bool_]
+    """[people] who keep their seats."""
+    absorption: float = 0.0
+    """m² of each body in a diffuse field."""
+
+    @property
+    def people(self) -> int:
+        """How many there are."""
+        return int(self.points.shape[1])
+
+    def at(self, times: Array, people: npt.NDArray[np.int64]) -> Single:
+        """[times, people, POINTS, 3] places of these people, linear between samples."""
+        position = (times - self.start) * MOTION_RATE
+        before = np.clip(position.astype(np.int64), 0, len(self.points) - 2)[:, None]
+        share = (position[:, None] - before).astype(np.float32)[..., None, None]
+        here = self.points[before, people]
+        return np.asarray(here + share * (self.points[before + 1, people] - here))
+
+
+_MARGIN = 0.5
+"""s of motion kept on either side of a take, for interpolation."""
+
+
+def crowd_of(
+    room: Room, *, people: int, duration: float, key: Key, body: Body, motion: Motion
+) -> Crowd:
+    """``people`` in ``room`` for ``duration`` seconds; they keep out of nobody's way."""
+    if people < 0:
+        raise PlanError(f"room '{room.name}': {people} people; a count is 0 or more")
+    if people > (fit := capacity(room)):
+        raise PlanError(
+            f"room '{room.name}': {people} people do not fit on {room.size[0]} × {room.size[1]} m; "
+            f"at most {fit} do"
+        )
+    samples = int(np.ceil((duration + 2 * _MARGIN) * MOTION_RATE)) + 2
+    draw = (key / "bodies").numpy()
+    cross_sections = draw.uniform(*body.cross_section, people)
+    widths = draw.uniform(*body.width, people)
+    statures = draw.uniform(*body.height, people)
+    seats = draw.permutation(np.asarray(room.seats, float).reshape(-1, 2))
+    sitting = draw.random(people) < motion.seated
+    sitting &= np.cumsum(sitting) <= len(seats)
+    points = np.empty((samples, people, POINTS, 3), np.float32)
+    for person in range(people):
+        steps = (key / "person" / person).numpy()
+        seat = seats[sitting[: person + 1].sum() - 1] if sitting[person] else None
+        torso = _torso(room, seat=seat, samples=samples, motion=motion, draw=steps)
+        points[:, person] = _limbs(
+            torso, seated=seat is not None, stature=statures[person], motion=motion, draw=steps
+        )
+    return Crowd(
+        points=points,
+        start=-_MARGIN,
+        cross_sections=np.outer(cross_sections, body.shares).astype(np.float32),
+        widths=widths.astype(np.float32),
+        heights=np.where(sitting, body.seated_share * statures, statures).astype(np.float32),
+        seated=sitting,
+        absorption=body.absorption,
+    )
+
+
+def _torso(
+    room: Room, *, seat: Array | None, samples: int, motion: Motion, draw: np.random.Generator
+) -> Array:
+    """[samples, 2] path of a torso over the floor: a seat, or waypoints at constant speeds."""
+    if seat is not None:
+        return np.broadcast_to(seat + draw.normal(0.0, 0.05, 2), (samples, 2)).copy()
+    low, high = motion.clearance, np.asarray(room.size[:2]) - motion.clearance
+    duration = samples / MOTION_RATE
+    place = draw.uniform(low, high)
+    clock = 0.0
+    knots, places = [clock], [place]
+    while clock < duration:
+        if draw.random() < motion.pausing:
+            clock += draw.exponential(motion.pause)
+            knots.append(clock)
+            places.append(place)
+        goal = draw.uniform(low, high)
+        clock += float(np.linalg.norm(goal - place)) / draw.uniform(*motion.speed)
+        place = goal
+        knots.append(clock)
+        places.append(place)
+    # Begin somewhere inside the first leg: takes do not start with everybody at a waypoint.
+    times = np.arange(samples) / MOTION_RATE + draw.uniform(0.0, min(knots[1], clock - duration))
+    path = np.stack([np.interp(times, knots, [p[axis] for p in places]) for axis in (0, 1)], -1)
+    return _smooth(path, motion.smoothing)
+
+
+def _limbs(
+    torso: Array, *, seated: bool, stature: float, motion: Motion, draw: np.random.Generator
+) -> Single:
+    """[samples, POINTS, 3] points of a body whose torso follows ``torso``."""
+    samples = len(torso)
+    times = (np.arange(samples) / MOTION_RATE).astype(np.float32)
+    velocity = (np.gradient(torso, axis=0) * MOTION_RATE).astype(np.float32)
+    speed = np.hypot(velocity[:, 0], velocity[:, 1])
+    facing = _facing(velocity, speed, draw.uniform(-np.pi, np.pi), motion.smoothing)
+    forward = np.stack([np.cos(facing), np.sin(facing)], axis=-1).astype(np.float32)
+    sideways = np.stack([-forward[:, 1], forward[:, 0]], axis=-1)
+    # Boulic and Thalmann 1990: a cycle lasts 1.346 / √(v / thigh) seconds, thigh ≈ 0.53 · stature.
+    cadence = np.sqrt(speed / np.float32(0.53 * stature)) / np.float32(1.346)
+    cycles = np.cumsum(cadence, dtype=np.float64) / MOTION_RATE + draw.random()
+    stride = np.sin(2 * np.pi * (cycles % 1).astype(np.float32))
+    # A foot stands, then passes at twice the body's speed; a shank's middle does 0.8 of that swing.
+    swing = 0.8 * velocity / (2 * np.pi * np.maximum(cadence, 0.1))[:, None]
+    swing *= stride[:, None]
+
+    points = np.empty((samples, POINTS, 3), np.float32)
+    heights = (0.5, 0.42, 0.42, 0.3, 0.3) if seated else (0.72, 0.62, 0.62, 0.27, 0.27)
+    points[..., 2] = np.multiply(heights, stature)
+    points[..., :2] = torso[:, None, :]
+    for point, sign, width, share in (
+        (1, 1, 0.25, -0.5),
+        (2, -1, 0.25, 0.5),
+        (3, 1, 0.1, 1.0),
+        (4, -1, 0.1, -1.0),
+    ):
+        points[:, point, :2] += sign * width * sideways + share * swing
+        if seated:
+            points[:, point, :2] += 0.3 * forward
+    # Rest: everybody sways and breathes; now and then somebody fidgets with a hand or a foot.
+    calm = 1 / (1 + (speed / 0.1) ** 2)
+    sway = motion.sway * (0.3 if seated else 1.0)
+    points[..., :2] += (calm[:, None] * _wander(times, sway, 2, draw))[:, None, :]
+    rate = draw.uniform(*motion.breaths)
+    breath = np.sin(np.float32(2 * np.pi) * (np.float32(rate) * times + np.float32(draw.random())))
+    points[:, 0, :2] += np.float32(motion.breath) * breath[:, None] * forward
+    for point in range(1, POINTS):
+        restless = calm * _bursts(times, motion.fidgets / (POINTS - 1), draw)
+        active = np.flatnonzero(restless)
+        fidget = _wander(times[active], motion.fidget, 3, draw)
+        points[active, point] += restless[active, None] * fidget
+    return points
+
+
+def _facing(velocity: Single, speed: Single, first: float, smoothing: float) -> Array:
+    """[samples] direction a person faces: where he walks, or last walked."""
+    moving = speed > 0.05
+    last = np.maximum.accumulate(np.where(moving, np.arange(len(speed)), -1))
+    heading = np.arctan2(velocity[:, 1], velocity[:, 0])
+    if not moving.any():
+        return np.full(len(speed), first)
+    heading = np.where(last >= 0, heading[np.maximum(last, 0)], heading[np.argmax(moving)])
+    return _smooth(np.unwrap(heading)[:, None], smoothing)[:, 0]
+
+
+def _smooth(path: Array, seconds: float) -> Array:
+    """Moving average, twice: velocity becomes continuous, acceleration bounded."""
+    width = max(1, round(seconds / 2 * MOTION_RATE))
+    for _ in range(2):
+        padded = np.pad(path, ((width // 2 + 1, width - width // 2 - 1), (0, 0)), mode="edge")
+        total = np.cumsum(np.vstack([padded, padded[-1:]]), axis=0)
+        path = (total[width : width + len(path)] - total[: len(path)]) / width
+    return path
+
+
+def _wander(times: Single, deviation: float, axes: int, draw: np.random.Generator) -> Single:
+    """[samples, axes] smooth noise: six tones between 0.1 and 2 Hz, weaker as they get faster."""
+    tones = draw.uniform(0.1, 2.0, (6, axes, 1))
+    weights = 1 / tones
+    weights *= deviation * np.sqrt(2) / np.linalg.norm(weights, axis=0)
+    phases = draw.uniform(0, 2 * np.pi, (6, axes, 1))
+    total = np.zeros((axes, len(times)), np.float32)
+    for tone, weight, phase in zip(tones, weights, phases, strict=True):
+        angles = (2 * np.pi * tone).astype(np.float32) * times + phase.astype(np.float32)
+        total += weight.astype(np.float32) * np.sin(angles)
+    return total.T
+
+
+def _bursts(times: Single, rate: float, draw: np.random.Generator) -> Single:
+    """[samples] between 0 and 1: raised cosines of about a second at Poisson times."""
+    envelope = np.zeros(len(times), np.float32)
+    duration = float(times[-1]) + 2.0
+    for begin in draw.uniform(-1.0, duration, draw.poisson(rate * (duration + 1.0))):
+        length = draw.uniform(0.6, 1.6)
+        first, last = np.searchsorted(times, [begin, begin + length])
+        phase = (times[first:last] - np.float32(begin)) / np.float32(length)
+        envelope[first:last] += np.sin(np.float32(np.pi) * phase) ** 2
+    return np.minimum(envelope, 1)

@@ -1,0 +1,60 @@
+"""A take: a scene, a number of people and a day become a capture."""
+
+from dataclasses import dataclass, field, replace
+
+from fedapa.csi.capture import Capture
+from fedapa.errors import PlanError
+from fedapa.randomness import Key
+from fedapa.simulator.channel import Channel, Radio
+from fedapa.simulator.people import Body, Motion, crowd_of
+from fedapa.simulator.receiver import Receiver, receive, schedule
+from fedapa.simulator.room import Room, check_room, furniture_of, room_on
+
+__all__ = ["Scene", "check_scene", "take"]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All there is to know about a place before anybody enters it."""
+
+    room: Room
+    """Walls, antennas, furniture, seats."""
+    radio: Radio = field(default_factory=Radio)
+    """Carrier, bandwidth, packet rate."""
+    receiver: Receiver = field(default_factory=Receiver)
+    """Front end and firmware."""
+    body: Body = field(default_factory=Body)
+    """What a body is to a radio wave."""
+    motion: Motion = field(default_factory=Motion)
+    """How people move here."""
+
+
+def check_scene(scene: Scene) -> None:
+    """Raise if such a scene cannot be."""
+    check_room(scene.room)
+    scene.radio.check()
+    scene.receiver.check()
+
+
+def take(scene: Scene, *, people: int, day: int, packets: int, key: Key) -> Capture:
+    """One continuous recording of ``people`` in ``scene`` until ``packets`` whole frames arrived.
+
+    ``key`` is the scene's: furniture and gain belong to the day, seats and steps to the take.
+    """
+    check_scene(scene)
+    scene = replace(scene, room=room_on(scene.room, key=key, day=day))
+    if packets < 1:
+        raise PlanError(f"room '{scene.room.name}': {packets} packets; take at least one")
+    mine = key / "day" / day / "people" / people
+    arrivals = schedule(scene.receiver, scene.radio, packets=packets, key=mine)
+    crowd = crowd_of(
+        scene.room,
+        people=people,
+        duration=float(arrivals.times[-1]),
+        key=mine,
+        body=scene.body,
+        motion=scene.motion,
+    )
+    furniture = furniture_of(scene.room, key=key, day=day)
+    channel = Channel(scene.room, scene.radio, furniture, crowd)
+    return receive(channel, scene.receiver, arrivals, key=mine, device=key / "receiver", day=day)
