@@ -42,7 +42,7 @@ def test_the_table_has_algorithms_and_blind_predictors(runs: list[Run]) -> None:
         "Class frequencies",
     ]
     mean = runs[1].summary["over_rooms"]["mean"]["accuracy"]
-    assert sheet.rows[1][1].startswith(f"{100 * mean:.1f} %")
+    assert sheet.rows[1][1].startswith(f"{100 * mean:.1f} ±")
     assert all(len(row) == len(sheet.headings) for row in (*sheet.rows,))
     assert all(len(row) == len(per_room(runs).headings) for row in per_room(runs).rows)
 

@@ -133,9 +133,14 @@ def weight_matrix(run: Run) -> Figure | None:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as an SVG element to put into a page; its size follows the page."""
+    """The figure as an SVG element to put into a page; it shrinks where the page is narrow."""
     with matplotlib.rc_context(_STYLE):
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
-    return re.sub(r' width="[^"]*pt" height="[^"]*pt"', "", text[text.index("<svg") :], count=1)
+    return re.sub(
+        r' width="([^"]*)pt" height="[^"]*pt"',
+        r' style="width: \1pt; max-width: 100%; height: auto"',
+        text[text.index("<svg") :],
+        count=1,
+    )

@@ -21,7 +21,7 @@ h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin-
 table { border-collapse: collapse; margin: .6rem 0; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }
 .word { text-align: left; }
-thead th { border-bottom: 2px solid #888; } svg { max-width: 100%; height: auto; }
+thead th { border-bottom: 2px solid #888; } td { white-space: nowrap; }
 .wide { overflow-x: auto; } .note { color: #555; font-size: .9rem; } code { background: #f2f2f2; }
 """.strip()
 

@@ -101,10 +101,14 @@ def rich_table(sheet: Sheet) -> Table:
 def _with_deviation(
     over_rooms: Mapping[str, Mapping[str, float]], metrics: Sequence[str]
 ) -> list[str]:
-    return [
-        f"{_number(over_rooms['mean'], metric)} ± {_number(over_rooms['std'], metric)}"
-        for metric in metrics
-    ]
+    cells = []
+    for metric in metrics:
+        mean, spread = over_rooms["mean"][metric], over_rooms["std"][metric]
+        if metric == "mae":
+            cells.append(f"{mean:.2f} ± {spread:.2f}")
+        else:
+            cells.append(f"{100 * mean:.1f} ± {100 * spread:.1f} %")
+    return cells
 
 
 def _number(metrics: Mapping[str, float], name: str) -> str:
