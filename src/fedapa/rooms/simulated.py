@@ -34,6 +34,7 @@ __all__ = [
     "PRESETS",
     "Place",
     "Preset",
+    "check_preset",
     "preset_hash",
     "preset_of",
     "simulated_store",
@@ -252,10 +253,16 @@ def check_preset(preset: Preset) -> None:
     for place in preset.places:
         check_scene(place.scene)
         room = place.scene.room
+        for what in ("days", "takes", "windows"):
+            if not 1 <= (number := getattr(place, what)) <= 10_000:
+                raise PlanError(f"room '{room.name}': {what} = {number}; choose 1 to 10000")
+        if len(set(place.counts)) != len(place.counts) or not place.counts:
+            raise PlanError(f"room '{room.name}': counts = {place.counts}; list each one once")
         for count in place.counts:
             if not 0 <= count <= capacity(room):
                 raise PlanError(
-                    f"room '{room.name}': {count} people; from 0 to {capacity(room)} fit"
+                    f"room '{room.name}': {count} people on {room.size[0]:g} × {room.size[1]:g} m; "
+                    f"0 to {capacity(room)} fit"
                 )
 
 
@@ -310,7 +317,7 @@ def _clean(capture: Capture, radio: Radio, packets: int) -> _Recorded:
 
 
 def write_simulated(
-    preset: str,
+    preset: str | Preset,
     *,
     seed: int,
     out: Path,
@@ -320,13 +327,13 @@ def write_simulated(
     """Write the store of a preset; equal seeds give equal values for any number of workers.
 
     Args:
-        preset: one of ``PRESETS``.
+        preset: one of ``PRESETS``, or places of one's own.
         seed: of everything that is drawn.
         out: the file to make; it must not exist.
         workers: processes to use.
         progress: told after each take how many of how many are done.
     """
-    chosen = preset_of(preset)
+    chosen = preset_of(preset) if isinstance(preset, str) else preset
     check_preset(chosen)
     if workers < 1:
         raise PlanError(f"workers = {workers}; at least 1 is needed")
