@@ -201,6 +201,34 @@ def algorithms(as_json: Json = False) -> None:
         _print(f"{name}: {settings or 'no settings of its own'}")
 
 
+@app.command()
+def simulate(
+    out: Annotated[Path, typer.Option(help="The store to make; it must not exist.")],
+    preset: Annotated[
+        str, typer.Option(help="smoke (a second), quick (seconds) or six-rooms (1.4 GB, minutes).")
+    ] = "quick",
+    rooms: Annotated[
+        Path | None, typer.Option(help="A TOML file that changes or adds rooms; docs/simulator.md.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; the numbers do not change.")] = 1,
+) -> None:
+    """Make a store of SIMULATED rooms: recordings of 0 to 20 people on several days.
+
+    Example: fedapa simulate --preset six-rooms --seed 0 --workers 2 --out rooms.h5
+    """
+    from fedapa.rooms.own import changed_preset, read_rooms
+    from fedapa.rooms.simulated import preset_hash, preset_of, write_simulated
+
+    chosen = preset_of(preset)
+    if rooms is not None:
+        chosen = changed_preset(chosen, read_rooms(rooms))
+    with _bar("simulating rooms") as show:
+        write_simulated(chosen, seed=seed, out=out, workers=workers, progress=show)
+    size = out.stat().st_size / 1e6
+    _print(f"{out}: SIMULATED rooms, preset {chosen.name} ({preset_hash(chosen)}), {size:.1f} MB")
+
+
 reproduce = typer.Typer(
     help="The paper's tables and figures, from this code.", no_args_is_help=True
 )
@@ -227,6 +255,90 @@ def reproduce_architectures(
         _print(rich_table(layer_sheet(classes=classes, width=width)))
 
 
+Data = Annotated[
+    Path | None, typer.Option(help="A store of rooms; default: the preset's SIMULATED rooms.")
+]
+
+
+@reproduce.command("fig4")
+def reproduce_fig4(
+    data: Data = None,
+    preset: Annotated[str, typer.Option(help="smoke, quick or six-rooms.")] = "quick",
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Packets; default: what the store recommends.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("fig4.png"),
+    as_json: Json = False,
+) -> None:
+    """Windows by room and number of people: the data distribution of the six rooms.
+
+    Example: fedapa reproduce fig4 --preset six-rooms --out fig4.png
+    """
+    from fedapa.experiments.fig4 import distribution, distribution_sheet
+    from fedapa.report.pictures import distribution_figure, save
+    from fedapa.report.tables import rich_table
+
+    with _bar("simulating rooms") as show:
+        found = distribution(_simulated_or(data, preset, seed, show), window=window)
+    picture = distribution_figure(
+        found.windows, found.labels, window=found.window, synthetic=found.synthetic
+    )
+    save(picture, out)
+    if as_json:
+        _print_json({"windows": found.windows, "window": found.window, "out": str(out)})
+        return
+    _print(rich_table(distribution_sheet(found)))
+    _print(f"Picture: {out}")
+
+
+@reproduce.command("difficulty")
+def reproduce_difficulty(
+    data: Data = None,
+    preset: Annotated[str, typer.Option(help="smoke, quick or six-rooms.")] = "quick",
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Packets; default: what the store recommends.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """How far simple models get on the rooms, under all three splits.
+
+    Example: fedapa reproduce difficulty --preset quick
+    """
+    from dataclasses import asdict
+
+    from fedapa.experiments.difficulty import difficulty, difficulty_sheet
+    from fedapa.report.tables import rich_table
+    from fedapa.windows.store import Store
+
+    with _bar("simulating rooms") as show:
+        store = _simulated_or(data, preset, seed, show)
+    with _bar("rooms") as show:
+        scores = difficulty(store, seed=seed, window=window, progress=show)
+    if as_json:
+        _print_json([asdict(score) for score in scores])
+        return
+    with Store(store) as opened:
+        synthetic = opened.synthetic
+    _print(rich_table(difficulty_sheet(scores, store.name, synthetic=synthetic)))
+
+
+@reproduce.command("simulator")
+def reproduce_simulator(
+    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("docs/figures"),
+) -> None:
+    """The pictures of docs/simulator.md: what the simulator does, beside what physics says.
+
+    Example: fedapa reproduce simulator --out docs/figures
+    """
+    from fedapa.experiments.simulator import write_pictures
+
+    with _bar("pictures") as show:
+        for path in write_pictures(out, progress=show):
+            _print(str(path))
+
+
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2."""
     try:
@@ -244,7 +356,7 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         _fail(f"{place}{error.strerror or error}; nothing saved before was lost")
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "matplotlib", "tensorboard"):
+        if error.name not in ("torch", "matplotlib", "sklearn", "tensorboard"):
             raise
         _fail(f"this command needs {error.name}: pip install torch==2.13.0, then 'fedapa[train]'")
 
@@ -287,6 +399,26 @@ def _print(what: Any) -> None:
 
 def _print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+def _simulated_or(
+    data: Path | None, preset: str, seed: int, show: Callable[[int, int], None]
+) -> Path:
+    from fedapa.rooms.simulated import simulated_store
+
+    return data if data is not None else simulated_store(preset, seed, progress=show)
+
+
+@contextlib.contextmanager
+def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """How much of one long thing is done, on a terminal; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    with Bars(console=console, disable=not console.is_terminal, transient=True) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from fedapa.simulator.people import Body, Crowd, Motion, crowd_of
 from fedapa.simulator.receiver import Receiver
 from fedapa.simulator.room import SPEED_OF_LIGHT, Furniture, Room, Scatterers, furniture_of
 from fedapa.simulator.take import Scene, take
+from fedapa.windows.split import SplitKind, split_windows
 
 __all__ = [
     "Blocking",
@@ -27,10 +28,13 @@ __all__ = [
     "blocking",
     "body_echo",
     "doppler_energy",
+    "free_space",
     "gain_spectrum",
+    "leak",
     "quiet_receiver",
     "receiver_effects",
     "reciprocity",
+    "scene_of",
     "single_path",
     "spectra",
     "walkers",
@@ -329,3 +333,49 @@ def receiver_effects(
             key=Key(0) / "effects",
         )
         yield name, capture.csi[:, :, 0, 0], capture.timestamps, scene.radio.live
+
+
+def leak(*, room: str = "classroom", takes: int = 24, windows: int = 4) -> dict[str, float]:
+    """Accuracy of a nearest neighbour on raw windows when labels mean nothing, by split.
+
+    Every take has the same number of people and one of four labels drawn at random: there is
+    nothing to learn, so whatever beats chance has recognised the take instead of the label.
+    """
+    scene = scene_of(room, preset="quick")
+    packets = 125
+    draw = (Key(0) / "leak").numpy()
+    labels, origins, starts, values = [], [], [], []
+    meaningless = draw.permutation(np.arange(takes) % 4)
+    for number in range(takes):
+        capture = take(
+            scene, people=5, day=0, number=number, packets=windows * packets, key=Key(0) / "leak"
+        )
+        amplitude = np.abs(capture.csi[:, scene.radio.live, 0, 0])
+        for start in range(0, windows * packets, packets):
+            window = amplitude[start : start + packets]
+            values.append((window / window.mean()).ravel())
+            labels.append(int(meaningless[number]))
+            origins.append(f"take {number}")
+            starts.append(start)
+    raw, truth = np.stack(values), np.asarray(labels)
+    squares = np.square(raw).sum(axis=1)
+    apart = squares[:, None] + squares - 2 * raw @ raw.T
+    kinds: tuple[SplitKind, ...] = ("random", "blocked", "recording")
+    found = {"chance": 0.25}
+    for kind in kinds:
+        right = []
+        for seed in range(5):
+            parts = split_windows(
+                room,
+                labels,
+                origins,
+                np.asarray(starts),
+                spans=packets,
+                kind=kind,
+                key=Key(seed) / "leak",
+                validation=0.0,
+            )
+            nearest = parts.train[apart[np.ix_(parts.test, parts.train)].argmin(axis=1)]
+            right.append(np.mean(truth[nearest] == truth[parts.test]))
+        found[kind] = float(np.mean(right))
+    return found

@@ -34,6 +34,7 @@ __all__ = [
     "PRESETS",
     "Place",
     "Preset",
+    "check_preset",
     "preset_hash",
     "preset_of",
     "simulated_store",
@@ -52,7 +53,9 @@ class Place:
     counts: tuple[int, ...]
     """Numbers of people recorded."""
     days: int
-    """Takes of every count, each on a day of its own."""
+    """Days of recording; overnight furniture and antennas move."""
+    takes: int
+    """Takes of every count on every day, each with seats and steps of its own."""
     windows: int
     """Windows in a take of the smaller counts; takes with many people are shorter."""
 
@@ -168,17 +171,18 @@ def _preset(
     name: str,
     window: int,
     bandwidth: int,
-    plans: tuple[tuple[float, tuple[int, ...], int, int], ...],
+    plans: tuple[tuple[float, tuple[int, ...], int, int, int], ...],
 ) -> Preset:
-    """A preset from (packet rate, counts, days, windows) of each scene in turn."""
+    """A preset from (packet rate, counts, days, takes, windows) of each scene in turn."""
     places = tuple(
         Place(
             replace(scene, radio=Radio(_CARRIERS[bandwidth], bandwidth, rate)),
             counts,
             days,
+            takes,
             windows,
         )
-        for scene, (rate, counts, days, windows) in zip(_SCENES, plans, strict=True)
+        for scene, (rate, counts, days, takes, windows) in zip(_SCENES, plans, strict=True)
     )
     return Preset(name, window, places)
 
@@ -191,12 +195,12 @@ _ALL = {
             64,
             20,
             (
-                (125.0, (0, 1, 2, 3), 4, 4),
-                (125.0, (0, 2, 4, 6, 8), 4, 4),
-                (125.0, (0, 1, 2, 4, 8), 4, 4),
-                (125.0, (0, 1, 3, 5), 4, 4),
-                (125.0, (0, 1), 4, 3),
-                (125.0, (0, 2, 5), 4, 3),
+                (125.0, (0, 1, 2, 3), 2, 2, 4),
+                (125.0, (0, 2, 4, 6, 8), 2, 2, 4),
+                (125.0, (0, 1, 2, 4, 8), 2, 2, 4),
+                (125.0, (0, 1, 3, 5), 2, 2, 4),
+                (125.0, (0, 1), 2, 2, 3),
+                (125.0, (0, 2, 5), 2, 2, 3),
             ),
         ),
         _preset(
@@ -204,12 +208,12 @@ _ALL = {
             125,
             20,
             (
-                (125.0, tuple(range(6)), 5, 4),
-                (125.0, tuple(range(0, 21, 2)), 5, 4),
-                (125.0, tuple(range(0, 21, 2)), 5, 5),
-                (125.0, (0, 1, 2, 3, 4, 6, 8, 10), 5, 4),
-                (125.0, tuple(range(4)), 5, 4),
-                (125.0, (0, 1, 2, 3, 4, 6, 8, 10, 12), 5, 4),
+                (125.0, (0, 1, 2, 3, 4, 5), 4, 2, 3),
+                (125.0, (0, 2, 5, 8, 12, 16, 20), 4, 2, 3),
+                (125.0, (0, 1, 2, 4, 6, 8, 12, 16, 20), 4, 2, 4),
+                (125.0, (0, 1, 2, 3, 4, 6, 8, 10), 4, 2, 3),
+                (125.0, (0, 1, 2, 3), 3, 2, 3),
+                (125.0, (0, 1, 2, 4, 6, 9, 12), 4, 2, 3),
             ),
         ),
         _preset(
@@ -217,12 +221,12 @@ _ALL = {
             1000,
             80,
             (
-                (1000.0, tuple(range(7)), 5, 12),
-                (500.0, tuple(range(0, 21, 2)), 5, 12),
-                (1000.0, tuple(range(21)), 5, 10),
-                (500.0, tuple(range(11)), 5, 10),
-                (125.0, tuple(range(4)), 4, 8),
-                (250.0, tuple(range(13)), 5, 8),
+                (1000.0, tuple(range(7)), 4, 3, 4),
+                (500.0, tuple(range(0, 21, 2)), 4, 3, 4),
+                (1000.0, tuple(range(21)), 4, 3, 4),
+                (500.0, tuple(range(11)), 4, 3, 4),
+                (125.0, tuple(range(4)), 4, 2, 4),
+                (250.0, tuple(range(13)), 4, 2, 5),
             ),
         ),
     )
@@ -249,10 +253,16 @@ def check_preset(preset: Preset) -> None:
     for place in preset.places:
         check_scene(place.scene)
         room = place.scene.room
+        for what in ("days", "takes", "windows"):
+            if not 1 <= (number := getattr(place, what)) <= 10_000:
+                raise PlanError(f"room '{room.name}': {what} = {number}; choose 1 to 10000")
+        if len(set(place.counts)) != len(place.counts) or not place.counts:
+            raise PlanError(f"room '{room.name}': counts = {place.counts}; list each one once")
         for count in place.counts:
             if not 0 <= count <= capacity(room):
                 raise PlanError(
-                    f"room '{room.name}': {count} people; from 0 to {capacity(room)} fit"
+                    f"room '{room.name}': {count} people on {room.size[0]:g} × {room.size[1]:g} m; "
+                    f"0 to {capacity(room)} fit"
                 )
 
 
@@ -261,6 +271,7 @@ class _Task:
     place: Place
     count: int
     day: int
+    number: int
     window: int
     seed: int
 
@@ -281,21 +292,23 @@ def _record(task: _Task) -> _Recorded:
             scene,
             people=task.count,
             day=task.day,
-            packets=packets,
+            packets=packets + packets // 50 + 8,  # a few may yet be taken for narrow frames
+            number=task.number,
             key=Key(task.seed) / "simulated" / scene.room.name,
         )
-    return _clean(capture, scene.radio)
+    return _clean(capture, scene.radio, packets)
 
 
-def _clean(capture: Capture, radio: Radio) -> _Recorded:
-    """Amplitudes of the live tones, without frames that leave a quarter of the band empty."""
+def _clean(capture: Capture, radio: Radio, packets: int) -> _Recorded:
+    """Amplitudes of the live tones, without frames that leave 20 MHz of the band empty."""
     csi = capture.csi[:, :, 0, 0]
     amplitude = np.empty((len(csi), int(radio.live.sum())), np.float32)  # [packets, live]
     for start in range(0, len(csi), 200):  # blocks that stay in the processor's cache
         block = csi[start : start + 200].compress(radio.live, axis=1)
         amplitude[start : start + 200] = np.sqrt(block.real**2 + block.imag**2)
-    quarters = np.stack([part.mean(axis=1) for part in np.array_split(amplitude, 4, axis=1)])
-    whole = quarters.min(axis=0) > 0.1 * quarters.max(axis=0)
+    parts = np.array_split(amplitude, radio.bandwidth // 20, axis=1)
+    levels = np.stack([part.mean(axis=1) for part in parts])
+    whole = np.flatnonzero(levels.min(axis=0) > 0.05 * levels.max(axis=0))[:packets]
     amplitude = amplitude[whole]
     # Sixteen bits of the take's own range: finer than the receiver's own quantisation.
     scale = float(amplitude.max()) / 65535
@@ -304,7 +317,7 @@ def _clean(capture: Capture, radio: Radio) -> _Recorded:
 
 
 def write_simulated(
-    preset: str,
+    preset: str | Preset,
     *,
     seed: int,
     out: Path,
@@ -314,23 +327,24 @@ def write_simulated(
     """Write the store of a preset; equal seeds give equal values for any number of workers.
 
     Args:
-        preset: one of ``PRESETS``.
+        preset: one of ``PRESETS``, or places of one's own.
         seed: of everything that is drawn.
         out: the file to make; it must not exist.
         workers: processes to use.
         progress: told after each take how many of how many are done.
     """
-    chosen = preset_of(preset)
+    chosen = preset_of(preset) if isinstance(preset, str) else preset
     check_preset(chosen)
     if workers < 1:
         raise PlanError(f"workers = {workers}; at least 1 is needed")
     if out.exists():
         raise DataError(f"{out}: already exists; remove it or choose another name")
     tasks = [
-        _Task(place, count, day, chosen.window, seed)
+        _Task(place, count, day, number, chosen.window, seed)
         for place in chosen.places
         for count in place.counts
         for day in range(place.days)
+        for number in range(place.takes)
     ]
     with write_store(out) as store:
         store.note(
@@ -360,7 +374,7 @@ def write_simulated(
         for done, (task, recorded) in enumerate(_run(tasks, workers), 1):
             store.add_recording(
                 task.place.scene.room.name,
-                f"people {task.count:02d} day {task.day}",
+                f"people {task.count:02d} day {task.day} take {task.number}",
                 label=task.count,
                 amplitude=recorded.amplitude,
                 timestamps=recorded.timestamps,

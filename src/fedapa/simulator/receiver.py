@@ -69,8 +69,8 @@ class Receiver:
     jitter: float = 0.05
     """Standard deviation of the sending time by the packet interval: medium access. Assumption."""
     narrow: float = 0.003
-    """Share of frames that fill only a part of the band. Assumption: control frames slip into
-    every capture; public captures hold them too."""
+    """Share of frames that fill only a part of the band, if that is wider than 20 MHz. Assumption:
+    control frames slip into every capture; public captures hold them too."""
     junk: float = 30.0
     """Greatest amplitude found in null tones by the frame's own; leakage and uninitialised memory.
     Assumption: the public 43455c0 sample has far more at one tone, far less at others."""
@@ -101,12 +101,13 @@ class Schedule:
 def schedule(receiver: Receiver, radio: Radio, *, packets: int, key: Key) -> Schedule:
     """The arrivals until ``packets`` whole-band frames are there."""
     draw = (key / "schedule").numpy()
-    sent = int(packets / ((1 - receiver.loss) * (1 - receiver.narrow)) * 1.1) + 64
+    part_band = receiver.narrow if radio.bandwidth > 20 else 0.0
+    sent = int(packets / ((1 - receiver.loss) * (1 - part_band)) * 1.1) + 64
     while True:
         times = (np.arange(sent) + draw.normal(0.0, receiver.jitter, sent)) / radio.rate
         times = np.round(np.sort(times - min(times[0], 0.0)), 6)  # capture files keep microseconds
         arrived = draw.random(sent) >= receiver.loss
-        times, wide = times[arrived], (draw.random(sent) >= receiver.narrow)[arrived]
+        times, wide = times[arrived], (draw.random(sent) >= part_band)[arrived]
         if wide.sum() >= packets:
             end = int(np.searchsorted(np.cumsum(wide), packets)) + 1
             return Schedule(times[:end], wide[:end])
@@ -236,9 +237,9 @@ def _add_noise(signal: Complex, power: Array, draw: np.random.Generator) -> None
 
 
 def _narrow_band(radio: Radio, draw: np.random.Generator, frames: int) -> npt.NDArray[np.float32]:
-    """[frames, live] 1 where a narrow frame has tones: a random quarter or half of the band."""
+    """[frames, live] 1 where a narrow frame has tones: 20 MHz somewhere, or half of the band."""
     place = (radio.tones[radio.live] + radio.bandwidth * 1.6) / (radio.bandwidth * 3.2)
-    share = draw.choice([0.25, 0.5], frames)
+    share = draw.choice([20 / radio.bandwidth, 0.5], frames)
     begin = share * np.floor(draw.random(frames) / share)
     inside = (place >= begin[:, None]) & (place < (begin + share)[:, None])
     return np.asarray(inside, np.float32)

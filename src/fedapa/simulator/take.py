@@ -36,16 +36,19 @@ def check_scene(scene: Scene) -> None:
     scene.receiver.check()
 
 
-def take(scene: Scene, *, people: int, day: int, packets: int, key: Key) -> Capture:
+def take(
+    scene: Scene, *, people: int, day: int, packets: int, key: Key, number: int = 0
+) -> Capture:
     """One continuous recording of ``people`` in ``scene`` until ``packets`` whole frames arrived.
 
-    ``key`` is the scene's: furniture and gain belong to the day, seats and steps to the take.
+    ``key`` is the scene's: furniture and gain belong to the day, seats and steps to the take,
+    which is the ``number``-th of that day with so many people.
     """
     check_scene(scene)
     scene = replace(scene, room=room_on(scene.room, key=key, day=day))
     if packets < 1:
         raise PlanError(f"room '{scene.room.name}': {packets} packets; take at least one")
-    mine = key / "day" / day / "people" / people
+    mine = key / "day" / day / "people" / people / "take" / number
     arrivals = schedule(scene.receiver, scene.radio, packets=packets, key=mine)
     crowd = crowd_of(
         scene.room,

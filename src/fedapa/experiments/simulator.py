@@ -1,0 +1,230 @@
+"""``fedapa reproduce simulator``: every picture of docs/simulator.md, from experiments anew."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+
+from fedapa.experiments import credibility
+from fedapa.experiments.difficulty import difficulty
+from fedapa.randomness import Key
+from fedapa.report import pictures
+from fedapa.rooms.simulated import preset_of, simulated_store
+from fedapa.simulator.room import furniture_of
+from fedapa.simulator.take import take
+
+__all__ = ["write_pictures"]
+
+
+def write_pictures(
+    folder: Path, *, progress: Callable[[int, int], None] | None = None
+) -> Iterator[Path]:
+    """Make all pictures into ``folder``; yields the path of each one when it is written."""
+    makers: dict[str, Callable[[], Figure]] = {
+        "plans": _plans,
+        "waterfalls": _waterfalls,
+        "single-path": _single_path,
+        "spectra": _spectra,
+        "energy": _energy,
+        "cross-section": _cross_section,
+        "blocking": _blocking,
+        "reciprocity": _reciprocity,
+        "receiver": _receiver,
+        "fig4": _fig4,
+        "leak": _leak,
+        "difficulty": _difficulty,
+    }
+    for done, (name, make) in enumerate(makers.items()):
+        if progress:
+            progress(done, len(makers))
+        path = folder / f"{name}.png"
+        pictures.save(make(), path)
+        yield path
+
+
+def _plans() -> Figure:
+    rooms = []
+    for place in preset_of("six-rooms").places:
+        room = place.scene.room
+        furniture = furniture_of(room, key=Key(0) / "simulated" / room.name, day=0)
+        seats = np.asarray(room.seats).reshape(-1, 2)
+        ends = np.asarray(room.transmitter), np.asarray(room.receiver)
+        rooms.append((room.name, room.size[:2], *ends, seats, furniture.places[:, :2]))
+    return pictures.plans_figure(rooms)
+
+
+def _waterfalls() -> Figure:
+    scene = credibility.scene_of("classroom")
+    scene = replace(scene, radio=replace(scene.radio, rate=125.0))
+    takes = {}
+    for people in (0, 1, 5, 20):
+        capture = take(scene, people=people, day=0, packets=1000, key=Key(0) / "waterfall")
+        amplitude = _live(capture.csi[:, :, 0, 0], scene.radio.live)
+        whole = (amplitude < 0.05 * np.median(amplitude)).mean(axis=1) < 0.2
+        takes[f"{people} people" if people != 1 else "1 person"] = amplitude[whole][::2]
+    return pictures.waterfall_figure(takes, seconds=8.0, title="Classroom, 80 MHz, 125 packets/s")
+
+
+def _single_path() -> Figure:
+    distances = np.geomspace(0.6, 30, 12)
+    expected = [credibility.free_space(distance)[0] for distance in distances]
+    found = [credibility.single_path(distance)[0] for distance in distances]
+    return pictures.lines_figure(
+        {"Friis": (distances, np.asarray(expected)), "simulated": (distances, np.asarray(found))},
+        x="distance (m)",
+        y="loss (dB)",
+        title="One path in empty space, 5.21 GHz",
+        points=["simulated"],
+        log="x",
+    )
+
+
+def _spectra() -> Figure:
+    found = credibility.spectra((0, 1, 5, 20))
+    curves = {
+        f"{people} people": (found.frequencies, decibels)
+        for people, decibels in found.decibels.items()
+    }
+    return pictures.lines_figure(
+        curves,
+        x="Doppler frequency (Hz)",
+        y="amplitude spectrum (dB/Hz)",
+        title="Living room, all receiver faults on, 1000 packets/s",
+        log="x",
+    )
+
+
+def _energy() -> Figure:
+    found = credibility.doppler_energy((1, 2, 3, 5, 8, 10, 15, 20), takes=12)
+    counts = np.asarray(found.counts, float)
+    curves = {
+        "simulated walkers": (counts, found.moving),
+        "if everybody added the same": (counts, found.moving[0] * counts),
+    }
+    return pictures.lines_figure(
+        curves,
+        x="people",
+        y="moving power / power of the empty room",
+        title="Conference room",
+        errors={"simulated walkers": found.deviation},
+    )
+
+
+def _cross_section() -> Figure:
+    sections = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+    curves = {}
+    for people in (2, 5, 10):
+        moving = [
+            credibility.doppler_energy((people,), takes=8, cross_section=each).moving[0]
+            for each in sections
+        ]
+        curves[f"{people} people"] = (np.asarray(sections), np.asarray(moving))
+    return pictures.lines_figure(
+        curves,
+        x="radar cross-section of a person (m²); 0.5 to 1 is used",
+        y="moving power / power of the empty room",
+        title="Conference room: the assumption swept",
+    )
+
+
+def _blocking() -> Figure:
+    curves: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
+    for people in (3, 9):
+        found = credibility.blocking(people)
+        counts = np.arange(people + 1, dtype=float)
+        curves[f"{people} walkers, simulated"] = counts, found.observed
+        curves[f"{people} walkers, binomial with p = {found.chance:.3f}"] = counts, found.binomial
+    return pictures.lines_figure(
+        curves,
+        x="people in the direct path",
+        y="share of the time",
+        title="Blocking against the model of Depatla et al. (2015)",
+        points=[name for name in curves if "simulated" in name],
+    )
+
+
+def _reciprocity() -> Figure:
+    there, back = credibility.reciprocity()
+    times = np.arange(len(there)) / 500
+    tone = there.shape[1] // 2
+    return pictures.lines_figure(
+        {
+            "transmitter to receiver": (times, 20 * np.log10(np.abs(there[:, tone]))),
+            "ends exchanged": (times[::25], 20 * np.log10(np.abs(back[::25, tone]))),
+            "difference": (times, 20 * np.log10(np.abs(there - back)[:, tone] + 1e-9)),
+        },
+        x="time (s)",
+        y="channel at one tone (dB)",
+        title="Living room, five walkers: reciprocity",
+        points=["ends exchanged"],
+    )
+
+
+def _receiver() -> Figure:
+    panels: list[tuple[str, npt.NDArray[Any], str, str]] = []
+    for name, csi, times, live in credibility.receiver_effects(packets=5000):
+        amplitude = _live(csi, live)
+        if name in ("slow gain", "gain steps"):
+            panels.append((name, amplitude.mean(axis=1), "packet", "mean amplitude"))
+            continue
+        csi, times, amplitude = csi[:300], times[:300], amplitude[:300]
+        if name in ("loss", "jitter"):
+            panels.append((name, np.diff(times) * 1000, "packet", "interval (ms)"))
+        elif name in ("timing", "phase"):
+            panels.append((name, np.angle(csi[:, live]), "packet", "tone (phase)"))
+        elif name == "null tones":
+            panels.append((name, np.log10(np.abs(csi) + 1), "packet", "all tones"))
+        elif name in ("ripple", "8 bits"):
+            panels.append((name, amplitude[0], "tone", "amplitude"))
+        else:
+            panels.append((name, amplitude, "packet", "tone"))
+    return pictures.effects_figure(panels)
+
+
+def _fig4() -> Figure:
+    # Counted from the plan, not from a store: six-rooms need not be made for a picture of it.
+    preset = preset_of("six-rooms")
+    windows = {
+        place.scene.room.name: {
+            count: place.days * place.takes * place.windows_of(count) for count in place.counts
+        }
+        for place in preset.places
+    }
+    labels = sorted({count for counts in windows.values() for count in counts})
+    return pictures.distribution_figure(windows, labels, window=preset.window, synthetic=True)
+
+
+def _leak() -> Figure:
+    found = credibility.leak()
+    groups = {
+        split: {"nearest neighbour": 100 * found[split]} for split in found if split != "chance"
+    }
+    return pictures.bars_figure(
+        groups,
+        y="accuracy (%)",
+        title="Takes with labels drawn at random: only a leak can beat chance",
+        floor=("chance", 100 * found["chance"]),
+    )
+
+
+def _difficulty() -> Figure:
+    scores = difficulty(simulated_store("quick", 0))
+    groups: dict[str, dict[str, float]] = {}
+    for score in scores:
+        bars = groups.setdefault(score.split, {})
+        bars[score.model] = bars.get(score.model, 0.0) + 100 * score.accuracy / 6
+    chance = 100 * float(np.mean([score.chance for score in scores]))
+    return pictures.bars_figure(
+        groups,
+        y="mean accuracy over rooms (%)",
+        title="Simple models on the quick preset",
+        floor=("commonest class", chance),
+    )
+
+
+def _live(csi: npt.NDArray[np.complex64], live: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
+    return np.asarray(np.abs(csi[:, live]), np.float32)
