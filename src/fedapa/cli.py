@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -20,8 +19,6 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="fedapa",
-    help="Rooms learn to count people from Wi-Fi channel state information, together, "
-    "without sharing raw data.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,6 +32,27 @@ Workers = Annotated[
         min=0, help="Processes that train rooms side by side; default: cores. 0: in this process."
     ),
 ]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from fedapa import __version__
+
+        sys.stdout.write(f"fedapa {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def fedapa(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Rooms learn to count people from Wi-Fi channel state information, together.
+
+    Raw data stays in its room. Start with: fedapa demo
+    """
 
 
 @app.command()
@@ -345,13 +363,10 @@ def main() -> None:
         app()
     except FedapaError as error:
         _fail(str(error))
-    except KeyboardInterrupt:
-        sys.stderr.write("stopped; a run goes on with --resume\n")
-        raise SystemExit(130) from None
-    except BrokenPipeError:
-        # The reader of our output (head, less) is gone; nothing is left to say to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
+    except SystemExit as ended:
+        if ended.code == 130:  # typer's answer to Ctrl-C
+            sys.stderr.write("stopped; a run goes on with --resume\n")
+        raise
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         _fail(f"{place}{error.strerror or error}; nothing saved before was lost")

@@ -196,6 +196,32 @@ def test_kill_at_any_moment_and_resume_ends_with_the_same_bytes(
     assert content(out) == content(tmp_path / "whole")
 
 
+@pytest.mark.slow
+def test_ctrl_c_ends_at_once_with_a_word_about_resuming(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """Rooms that would train for minutes are not waited for."""
+    plan, out = plan_of(make_store(THREE), training={"epochs": 100_000}), tmp_path / "out"
+    (tmp_path / "given.toml").write_text(plan.toml())
+    words = ["run", str(tmp_path / "given.toml"), "--out", str(out), "--workers", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedapa", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (out / "plan.toml").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(5)
+    children = _children(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said.strip() == "stopped; a run goes on with --resume"
+    assert not any(_alive(pid) for pid in children)
+
+
 def test_a_full_disk_in_a_checkpoint_leaves_the_previous_one(
     make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,9 +75,11 @@ class InProcess:
         wanted = available_cores() if workers is None else workers
         self._workers = min(wanted, len(by_name))
         self._pool: ProcessPoolExecutor | None = None
+        self._others: set[int | None] = set()
 
     def __enter__(self) -> "InProcess":
         if self._workers:
+            self._others = {process.pid for process in multiprocessing.active_children()}
             self._pool = ProcessPoolExecutor(
                 self._workers,
                 mp_context=multiprocessing.get_context("spawn"),
@@ -92,8 +94,14 @@ class InProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+        if self._pool is None:
+            return
+        if kind is not None:
+            # Nobody waits for the rooms of a round that is given up: they may train for minutes.
+            for process in multiprocessing.active_children():
+                if process.pid not in self._others:
+                    process.terminate()
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def roster(self) -> Roster:
         """The cards of all rooms, sorted by name."""
