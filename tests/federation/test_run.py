@@ -161,6 +161,14 @@ def _alive(pid: int) -> bool:
         return False
 
 
+def _gone(pids: list[int]) -> bool:
+    """Whether all of them end within some seconds."""
+    deadline = time.monotonic() + 20
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not any(_alive(pid) for pid in pids)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("workers", [0, 2])
@@ -187,10 +195,7 @@ def test_kill_at_any_moment_and_resume_ends_with_the_same_bytes(
             os.kill(process.pid, signal.SIGKILL)
             kills += 1
         process.wait(60)
-        deadline = time.monotonic() + 20
-        while any(_alive(pid) for pid in workers_alive) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not any(_alive(pid) for pid in workers_alive), "a worker outlived its parent"
+        assert _gone(workers_alive), "a worker outlived its parent"
     assert kills >= 2
     run(plan, out=out, workers=0, resume=True)
     assert content(out) == content(tmp_path / "whole")
@@ -219,7 +224,7 @@ def test_ctrl_c_ends_at_once_with_a_word_about_resuming(
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
     assert said.strip() == "stopped; a run goes on with --resume"
-    assert not any(_alive(pid) for pid in children)
+    assert _gone(children)
 
 
 def test_a_full_disk_in_a_checkpoint_leaves_the_previous_one(
