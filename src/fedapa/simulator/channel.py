@@ -9,6 +9,7 @@ so that thousands of moving paths cost one small matrix product: each path is sp
 kernel onto a grid of delays, and each delay of the grid is turned into tones.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -42,6 +43,7 @@ SEATED_RATE = 62.5
 
 _LIVE = {20: (28, 0), 40: (58, 1), 80: (122, 1)}
 _SINC_TAPS = 16
+_FRACTIONS = 8192  # of a sample, told apart in interpolation
 _FAR_FIELD = np.float32(0.5)  # m; the radar equation does not hold nearer to an antenna
 _BLOCK = 100_000  # paths worked on at a time: their arrays stay in the processor's cache
 
@@ -353,10 +355,18 @@ def _around(times: Array, rate: float) -> Array:
 
 def _sinc(places: Array, samples: int) -> Single:
     """[places, samples] band-limited interpolation: a sinc under a Kaiser window of 16 samples."""
-    first = places.astype(np.int64) - _SINC_TAPS // 2 + 1
-    taps = first[:, None] + np.arange(_SINC_TAPS)
-    away = places[:, None] - taps
-    window = i0(7.0 * np.sqrt(np.maximum(1 - (2 * away / _SINC_TAPS) ** 2, 0))) / i0(7.0)
+    before = places.astype(np.int64)
+    taps = _sinc_taps()[np.rint((places - before) * _FRACTIONS).astype(np.int64)]
     matrix = np.zeros((len(places), samples), np.float32)
-    np.put_along_axis(matrix, taps, (np.sinc(away) * window).astype(np.float32), axis=1)
+    first = before - _SINC_TAPS // 2 + 1
+    np.put_along_axis(matrix, first[:, None] + np.arange(_SINC_TAPS), taps, axis=1)
     return matrix
+
+
+@functools.cache
+def _sinc_taps() -> Single:
+    """[fractions, taps] of the interpolation, for fractions of a sample from 0 to 1."""
+    fractions = np.arange(_FRACTIONS + 1) / _FRACTIONS
+    away = fractions[:, None] + _SINC_TAPS // 2 - 1 - np.arange(_SINC_TAPS)
+    inside = np.maximum(1 - (2 * away / _SINC_TAPS) ** 2, 0)
+    return np.asarray(np.sinc(away) * i0(7.0 * np.sqrt(inside)) / i0(7.0), np.float32)

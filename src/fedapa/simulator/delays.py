@@ -50,21 +50,20 @@ class DelayGrid:
         place -= first
         place *= np.float32(_FRACTIONS)
         fraction = place.astype(np.int32)
-        taps = np.empty((times, _TAPS, *lengths.shape[1:]), np.float32)
-        columns = np.empty(taps.shape, np.int32)
+        real, imaginary = np.cos(phases), np.sin(phases)
+        real *= gains
+        imaginary *= gains
+        spread = np.empty((times, _TAPS, *lengths.shape[1:]), np.complex64)
+        columns = np.empty(spread.shape, np.int32)
         for tap, weights in enumerate(self._weights):
-            weights.take(fraction, out=taps[:, tap], mode="clip")
+            weight = weights.take(fraction, mode="clip")
+            np.multiply(weight, real, out=spread.real[:, tap])
+            np.multiply(weight, imaginary, out=spread.imag[:, tap])
             np.add(first, np.int32(tap), out=columns[:, tap])
         # A compressed sparse matrix adds up what falls on one place: the fastest scatter in numpy.
         rows = np.arange(times + 1, dtype=np.int32) * np.int32(_TAPS * paths)
-        grid = np.empty((times, self.points), np.complex64)
-        for part, values in ((grid.real, np.cos(phases)), (grid.imag, np.sin(phases))):
-            values *= gains
-            spread = taps * values[:, None]
-            part[...] = sparse.csr_array(
-                (spread.ravel(), columns.ravel(), rows), shape=(times, self.points)
-            ).toarray()
-        return grid
+        grid = sparse.csr_array((spread.ravel(), columns.ravel(), rows), shape=(times, self.points))
+        return np.asarray(grid.toarray(), np.complex64)
 
 
 def _kernel(place: Array) -> Array:

@@ -75,8 +75,9 @@ class Motion:
     """m, amplitude of the chest: 4 to 12 mm (Droitcour 2006)."""
     breaths: tuple[float, float] = (0.2, 0.33)
     """Hz, least and greatest breathing rate: 12 to 20 breaths a minute at rest."""
-    smoothing: float = 0.4
-    """s over which a person starts, stops or turns. Assumption."""
+    smoothing: float = 1.0
+    """s over which a person starts, stops or turns: about two steps. Assumption, after studies of
+    gait initiation and turning (Hase and Stein 1999)."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def _limbs(
     cycles = np.cumsum(cadence, dtype=np.float64) / MOTION_RATE + draw.random()
     stride = np.sin(2 * np.pi * (cycles % 1).astype(np.float32))
     # A foot stands, then passes at twice the body's speed; a shank's middle does 0.8 of that swing.
-    swing = 0.8 * velocity / (2 * np.pi * np.maximum(cadence, 0.1))[:, None]
+    swing = 0.8 * velocity / (2 * np.pi * np.maximum(cadence, 0.6))[:, None]
     swing *= stride[:, None]
 
     points = np.empty((samples, POINTS, 3), np.float32)

@@ -211,11 +211,20 @@ def _slow_gain(receiver: Receiver, times: Array, draw: np.random.Generator) -> A
 def _rotate(signal: Complex, radio: Radio, delay: Array, phase: Array) -> None:
     """Multiply by exp(j(φ − 2π k Δf δ)), made as a product of coarse and fine steps of k."""
     slope = -2 * np.pi * TONE_SPACING * delay[:, None]
-    coarse = np.exp(1j * (slope * radio.tones[::16] + phase[:, None])).astype(np.complex64)
-    fine = np.exp(1j * slope * np.arange(16)).astype(np.complex64)
+    coarse = _turn(slope * radio.tones[::16] + phase[:, None])
+    fine = _turn(slope * np.arange(16))
     turns = (coarse[:, :, None] * fine[:, None, :]).reshape(len(delay), -1)  # (T, K/16, 16)
     for tones, places in _runs(radio):
         signal[:, places] *= turns[:, tones]
+
+
+def _turn(angle: Array) -> Complex:
+    """exp(j·angle) in single precision."""
+    single = angle.astype(np.float32)
+    turn = np.empty(single.shape, np.complex64)
+    np.cos(single, out=turn.real)
+    np.sin(single, out=turn.imag)
+    return turn
 
 
 def _runs(radio: Radio) -> tuple[tuple[slice, slice], tuple[slice, slice]]:

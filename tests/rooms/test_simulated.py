@@ -1,0 +1,297 @@
+"""Stores of simulated rooms: whole, marked, repeatable; and what a split of them leaks."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from fedapa.errors import DataError, PlanError
+from fedapa.experiments import credibility
+from fedapa.rooms.own import changed_preset, read_rooms
+from fedapa.rooms.simulated import (
+    PRESETS,
+    Place,
+    Preset,
+    preset_hash,
+    preset_of,
+    simulated_store,
+    write_simulated,
+)
+from fedapa.simulator.room import Walls
+from fedapa.windows.store import Store
+
+
+def digest(path: Path) -> str:
+    """Of everything a store says, value by value: HDF5's own bytes may hold times."""
+    total = hashlib.blake2b()
+
+    def visit(name: str, item: h5py.HLObject) -> None:
+        total.update(name.encode())
+        for key in sorted(item.attrs):
+            total.update(f"{key}={item.attrs[key]!r}".encode())
+        if isinstance(item, h5py.Dataset):
+            total.update(np.ascontiguousarray(item[...]).tobytes())
+
+    with h5py.File(path, "r") as file:
+        visit("/", file)
+        file.visititems(visit)
+    return total.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stores") / "smoke.h5"
+    write_simulated("smoke", seed=0, out=path)
+    return path
+
+
+def tiny() -> Preset:
+    """Two rooms of the smoke preset, one take a count."""
+    smoke = preset_of("smoke")
+    places = tuple(replace(place, days=1, counts=place.counts[:2]) for place in smoke.places[:2])
+    return replace(smoke, places=places)
+
+
+def test_six_rooms_of_unequal_size(smoke: Path) -> None:
+    with Store(smoke) as store:
+        assert store.synthetic
+        assert store.window == 64
+        assert len(store.rooms) == 6
+        windows = {
+            room: sum(take.shape[0] // 64 for take in store.recordings(room))
+            for room in store.rooms
+        }
+        assert len(set(windows.values())) >= 4
+        assert sum(windows.values()) == 320
+
+
+def test_every_group_says_that_it_is_simulated(smoke: Path) -> None:
+    with h5py.File(smoke, "r") as file:
+        assert file.attrs["synthetic"]
+        assert "SIMULATED" in file.attrs["source"]
+        for room in file.values():
+            assert room.attrs["synthetic"]
+            assert "SIMULATED" in room.attrs["source"]
+            assert all(take.attrs["synthetic"] for take in room.values())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_count_has_takes_on_several_days(name: str) -> None:
+    for place in preset_of(name).places:
+        assert place.days * place.takes >= 4
+        assert place.days >= 2
+        assert min(place.windows_of(count) for count in place.counts) >= 3, "a blocked split"
+
+
+def test_label_ranges_differ_and_reach_twenty() -> None:
+    for name in ("quick", "six-rooms"):
+        most = {place.scene.room.name: max(place.counts) for place in preset_of(name).places}
+        assert most["bus"] == most["classroom"] == 20
+        assert most["hotel room"] == 3
+        assert all(0 in place.counts for place in preset_of(name).places)
+
+
+def test_six_rooms_are_1000_by_242_below_2_gb_at_125_to_1000_hz() -> None:
+    preset = preset_of("six-rooms")
+    rates = {place.scene.radio.rate for place in preset.places}
+    assert min(rates) == 125
+    assert max(rates) == 1000
+    assert preset.window == 1000
+    assert {int(place.scene.radio.live.sum()) for place in preset.places} == {242}
+    windows = sum(
+        place.days * place.takes * place.windows_of(count)
+        for place in preset.places
+        for count in place.counts
+    )
+    assert windows * 1000 * (242 * 2 + 8) < 2e9
+
+
+def test_quick_leaves_at_most_850_windows_to_train_on() -> None:
+    windows = sum(
+        place.days * place.takes * place.windows_of(count)
+        for place in preset_of("quick").places
+        for count in place.counts
+    )
+    assert 0.8 * windows <= 850
+
+
+def test_a_recording_is_what_its_room_says(smoke: Path) -> None:
+    with Store(smoke) as store:
+        for room in store.rooms:
+            about = store.about(room)
+            for take in store.recordings(room):
+                assert take.rate == about["rate"] == 125
+                assert take.shape[1:] == (56, 1) == (len(about["subcarriers"]), 1)
+                times = store.timestamps(take)
+                assert len(times) == take.shape[0]
+                assert (np.diff(times) >= 0).all()
+                amplitude = store.read(take, 0, take.shape[0])
+                assert np.isfinite(amplitude).all()
+                assert amplitude.std(axis=0).min() > 0
+
+
+def test_equal_seeds_give_equal_values_for_any_number_of_workers(tmp_path: Path) -> None:
+    for name, workers in (("one", 1), ("again", 1), ("two", 2)):
+        write_simulated(tiny(), seed=3, out=tmp_path / f"{name}.h5", workers=workers)
+    write_simulated(tiny(), seed=4, out=tmp_path / "other.h5")
+    one, again, two, other = (
+        digest(tmp_path / f"{name}.h5") for name in ("one", "again", "two", "other")
+    )
+    assert one == again == two
+    assert other != one
+    assert (tmp_path / "one.h5").read_bytes() == (tmp_path / "two.h5").read_bytes()
+
+
+def test_the_number_of_blas_threads_does_not_matter(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tests.rooms.test_simulated import tiny;"
+        "from fedapa.rooms.simulated import write_simulated;"
+        "write_simulated(tiny(), seed=3, out=Path(sys.argv[1]))"
+    )
+    for threads in ("1", "2"):
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        subprocess.run(
+            [sys.executable, "-c", code, tmp_path / f"{threads}.h5"],
+            env=environment,
+            check=True,
+            timeout=120,
+        )
+    assert digest(tmp_path / "1.h5") == digest(tmp_path / "2.h5")
+
+
+def test_smoke_is_made_in_seconds(tmp_path: Path) -> None:
+    began = time.process_time()
+    write_simulated("smoke", seed=1, out=tmp_path / "smoke.h5")
+    assert time.process_time() - began < 3
+
+
+def test_progress_is_told_take_by_take(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    write_simulated(
+        tiny(),
+        seed=0,
+        out=tmp_path / "a.h5",
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert told == [(done, 8) for done in range(1, 9)]
+
+
+def test_a_store_is_made_once_and_found_again(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("FEDAPA_CACHE", str(tmp_path))
+    made = []
+    first = simulated_store("smoke", 0, progress=lambda *step: made.append(step))
+    assert made
+    made.clear()
+    assert simulated_store("smoke", 0, progress=lambda *step: made.append(step)) == first
+    assert not made
+    assert preset_hash(preset_of("smoke")) in first.name
+
+
+def test_the_hash_sees_every_parameter() -> None:
+    preset = preset_of("smoke")
+    place = preset.places[0]
+    room = replace(place.scene.room, walls=Walls(west="metal"))
+    changed = replace(place, scene=replace(place.scene, room=room))
+    other = replace(preset, places=(changed, *preset.places[1:]))
+    assert preset_hash(other) != preset_hash(preset)
+
+
+def test_frozen_presets_have_the_hashes_of_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+    for name in PRESETS:
+        assert f"`{preset_hash(preset_of(name))}`" in text, name
+
+
+def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+    path.write_text("precious")
+    with pytest.raises(DataError, match="already exists"):
+        write_simulated("smoke", seed=0, out=path)
+    assert path.read_text() == "precious"
+
+
+def test_a_failure_leaves_no_half_written_file(tmp_path: Path) -> None:
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_simulated("smoke", seed=0, out=tmp_path / "rooms.h5", progress=interrupt)
+    assert not list(tmp_path.iterdir())
+
+
+IMPOSSIBLE = [
+    ({"living room": {"transmitter": [7.0, 1.0, 1.0]}}, "transmitter .* is outside the room"),
+    ({"living room": {"receiver": [6.0, 2.0, 1.0]}}, "receiver .* is on a wall"),
+    ({"hotel room": {"counts": [0, 200]}}, "200 people on 4.6 × 3.4 m; 0 to 31 fit"),
+    ({"hotel room": {"counts": [-1]}}, "-1 people"),
+    ({"hotel room": {"counts": [1, 1]}}, "list each one once"),
+    ({"bus": {"rate": 20}}, "packet rate of 20 Hz; choose 125 to 1000"),
+    ({"bus": {"rate": 5000}}, "packet rate of 5000 Hz"),
+    ({"bus": {"walls": {"north": "marzipan"}}}, "material 'marzipan'; known: brick"),
+    ({"bus": {"walls": {"norht": "glass"}}}, "unknown key 'norht'; did you mean 'north'"),
+    ({"bus": {"seatz": []}}, "unknown key 'seatz'; did you mean 'seats'"),
+    ({"bus": {"size": [3.0, 2.0]}}, "write a list of 3"),
+    ({"bus": {"days": 0}}, "days = 0"),
+    ({"bus": {"days": "many"}}, "expected something like"),
+    ({"bus": {"receiver": [0.6, 1.5, 2.0]}}, "closer than 0.5 m"),
+    ({"bus": {"size": [300.0, 2.0, 2.0]}}, "each must be 1 to 100 m"),
+    ({"bus": {"seats": [[20.0, 1.0]]}}, "seat at .* is outside"),
+    ({"bus": {"reflections": 9}}, "9 reflections"),
+    ({"lobby": {"size": [5.0, 5.0, 3.0]}}, "room 'lobby' is new and lacks transmitter"),
+    ({"bus": 3}, "'bus' is not a table"),
+]
+
+
+@pytest.mark.parametrize(("rooms", "complaint"), IMPOSSIBLE)
+def test_impossible_rooms_are_refused_in_one_sentence(
+    rooms: dict[str, Any], complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(PlanError, match=complaint) as caught:
+        write_simulated(
+            changed_preset(preset_of("smoke"), rooms), seed=0, out=tmp_path / "rooms.h5"
+        )
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rooms_of_ones_own(tmp_path: Path) -> None:
+    plan = tmp_path / "rooms.toml"
+    plan.write_text(
+        '["living room"]\nwalls.north = "brick"\ncounts = [0, 3]\nmotion.seated = 0\n'
+        "[lobby]\nsize = [9.0, 6, 3.2]\ntransmitter = [0.5, 3.0, 2.5]\n"
+        "receiver = [8.5, 3.0, 1.0]\ncounts = [0, 2]\nseats = [[2.0, 2.0], [3.0, 2.0]]\n"
+    )
+    changed = changed_preset(preset_of("smoke"), read_rooms(plan))
+    by_name: dict[str, Place] = {place.scene.room.name: place for place in changed.places}
+    assert by_name["living room"].scene.room.walls.north == "brick"
+    assert by_name["living room"].scene.motion.seated == 0.0
+    assert by_name["lobby"].scene.room.size == (9.0, 6.0, 3.2)
+    only = replace(changed, places=(by_name["lobby"],))
+    write_simulated(only, seed=0, out=tmp_path / "rooms.h5")
+    with Store(tmp_path / "rooms.h5") as store:
+        assert store.rooms == ("lobby",)
+
+
+@pytest.mark.parametrize("text", ["not toml [", None])
+def test_an_unreadable_rooms_file_is_one_sentence(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "rooms.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(PlanError, match=r"rooms\.toml"):
+        read_rooms(path)
+
+
+@pytest.mark.slow
+def test_a_random_split_leaks_and_held_out_recordings_do_not() -> None:
+    """Labels drawn at random for whole takes: a nearest neighbour should be right 1 time in 4."""
+    found = credibility.leak()
+    assert found["random"] > 0.5
+    assert found["recording"] < 0.4
