@@ -448,8 +448,8 @@ def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> N
         raise CaptureError(f"{path.name}: {cores} × {streams} antennas; Nexmon numbers 8 × 8")
     full = np.zeros((packets, len(tones), cores, streams, 2), np.float64)
     places = capture.subcarriers.astype(np.int64) - tones[0]
-    full[:, places, ..., 0] = capture.csi.real * scale
-    full[:, places, ..., 1] = capture.csi.imag * scale
+    full[..., 0][:, places] = capture.csi.real * scale
+    full[..., 1][:, places] = capture.csi.imag * scale
     if not np.isfinite(full).all() or np.abs(full).max(initial=0) > 32767:
         raise CaptureError(
             f"{path.name}: values up to {np.abs(full).max(initial=0):.6g} do not fit int16; "

@@ -90,6 +90,7 @@ def read_chunks(
 def _pass(
     path: Path, chip: str | None, scaled: bool, salvage: bool, size: int
 ) -> tuple[Decoder, Iterator[Batch]]:
+    _check_file(path)
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)
@@ -155,9 +156,13 @@ class CaptureStream:
         return [_capture([batch], skipped={}) for batch in self._decoder.finish()]
 
 
-def _read(path: Path) -> bytes:
+def _check_file(path: Path) -> None:
     if not path.is_file():
         raise CaptureError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+
+
+def _read(path: Path) -> bytes:
+    _check_file(path)
     try:
         return path.read_bytes()
     except OSError as error:
