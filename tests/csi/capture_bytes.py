@@ -189,11 +189,11 @@ def feit_file(packets: int = 4) -> bytes:
 
 
 ESP_TOOL = (
-    "CSI_DATA,AP,3C:71:BF:6D:2A:78,{rssi},11,{ht},0,{wide},1,1,0,{stbc},0,0,-93,0,1,1,"
+    "CSI_DATA,AP,3C:71:BF:6D:2A:78,{rssi},11,{ht},0,{wide},1,1,0,{stbc},0,0,-93,0,1,{second},"
     "{clock},0,101,0,0,80.363225,{size},[{data} ]"
 )
 ESP_CLASSIC = (
-    "CSI_DATA,{number},70:3a:73:0c:6c:fb,{rssi},11,{ht},7,{wide},1,1,1,{stbc},0,1,-91,1,1,0,"
+    "CSI_DATA,{number},70:3a:73:0c:6c:fb,{rssi},11,{ht},7,{wide},1,1,1,{stbc},0,1,-91,1,1,{second},"
     "{clock},0,100,0,{size},1,[ {data} ]"
 )
 ESP_NEWER = (
@@ -211,6 +211,7 @@ def esp_line(
     ht: int = 1,
     wide: int = 0,
     stbc: int = 0,
+    second: int = 0,
 ) -> str:
     comma = "," if form is ESP_NEWER else " "
     return form.format(
@@ -220,6 +221,7 @@ def esp_line(
         ht=ht,
         wide=wide,
         stbc=stbc,
+        second=second,
         size=len(values),
         data=comma.join(map(str, values)),
     )

@@ -53,6 +53,18 @@ def test_every_buffer_gives_its_best_training_field(
     )
 
 
+@pytest.mark.parametrize("second", [1, 2])
+@pytest.mark.parametrize(("size", "first"), [(128, 0), (256, 64), (376, 0), (380, 0)])
+def test_twenty_megahertz_beside_a_secondary_channel_rise_from_low_to_high(
+    tmp_path, size, first, second
+):
+    values = esp_values(size, 2)
+    capture = read_capture(save(tmp_path, esp_line(ESP_TOOL, values, second=second, stbc=1)))
+    pairs = values[2 * first : 2 * first + 128].reshape(64, 2)
+    np.testing.assert_array_equal(capture.csi[0, :, 0, 0], pairs[:, 1] + 1j * pairs[:, 0])
+    assert capture.subcarriers.tolist() == list(range(-32, 32))
+
+
 @pytest.mark.parametrize(
     ("size", "bandwidth", "tones"), [(106, 20, 53), (114, 20, 57), (128, 20, 64), (234, 40, 117)]
 )

@@ -126,8 +126,12 @@ def test_esp32_equals_csiread(shared_data, tmp_path, name):
     ]
     (tmp_path / "sound.csv").write_text("".join(lines))
     capture, theirs = read_capture(path), csiread(tmp_path, "esp32", tmp_path / "sound.csv")
-    shifted = np.fft.fftshift(theirs["csi"][:, :64], axes=1)
-    np.testing.assert_array_equal(capture.csi[:, :, 0, 0], shifted)
+    csi = theirs["csi"][:, :64]
+    if name != "esp32csitool_example_csi.csv":  # recorded beside a secondary channel
+        csi = np.fft.fftshift(csi, axes=1)
+    np.testing.assert_array_equal(capture.csi[:, :, 0, 0], csi)
+    beyond = np.abs(capture.subcarriers) > 27
+    assert np.abs(csi[:, beyond][:, 3:]).max() < 10
     np.testing.assert_array_equal(capture.rssi, theirs["rssi"])
 
 

@@ -87,8 +87,11 @@ def _fft_order(below: int, count: int) -> tuple[int, ...]:
     return (*range(below), *range(below - count, 0))
 
 
+_RISING = tuple(range(-32, 32))
 _LLTF = _Part("esp32 lltf", 20, 0, _fft_order(32, 64))
+_LLTF_OF_40 = _Part("esp32 lltf", 20, 0, _RISING)
 _HT20 = _Part("esp32 ht", 20, 64, _fft_order(32, 64))
+_HT20_OF_40 = _Part("esp32 ht", 20, 64, _RISING)
 _HT40 = _Part("esp32 ht", 40, 64, _fft_order(64, 128))
 _HT40_STBC = _Part("esp32 ht", 40, 64, _fft_order(61, 121))
 
@@ -96,18 +99,20 @@ _HT40_STBC = _Part("esp32 ht", 40, 64, _fft_order(61, 121))
 def _part(size: int, frame: Mapping[str, int]) -> _Part | None:
     """What to take from a buffer of so many bytes; None where that is not known.
 
-    376 and 380 bytes come from a 20 MHz frame with STBC on a 40 MHz channel: their HT field is cut
-    at tones that carry nothing, so the legacy field is the whole one.
+    With a secondary channel, what spans 20 MHz only is written as a half of the 40 MHz: from its
+    lowest tone to its highest. 376 and 380 bytes come from a 20 MHz frame with STBC on such a
+    channel: their HT field is cut short, so the legacy field is the whole one.
     """
     wide = frame.get("bandwidth", 0) == 1
+    half = frame.get("secondary_channel", 0) > 0
     if size == 612:
         return _HT40_STBC
     if size == 384 and wide and not frame.get("stbc", 0):
         return _HT40
     if size in (256, 384) and not wide:
-        return _HT20
+        return _HT20_OF_40 if half else _HT20
     if size in (128, 376, 380) or (size == 256 and wide):
-        return _LLTF
+        return _LLTF_OF_40 if half else _LLTF
     return None
 
 
@@ -252,7 +257,9 @@ class _Lines:
         return ""
 
 
-_WANTED = frozenset({"rssi", "local_timestamp", "bandwidth", "stbc", "len", "id"})
+_WANTED = frozenset(
+    {"rssi", "local_timestamp", "bandwidth", "stbc", "secondary_channel", "len", "id"}
+)
 
 
 def _integers(columns: Sequence[str], fields: Sequence[bytes]) -> dict[str, int] | None:
