@@ -275,6 +275,7 @@ def captures(draw):
         device="nexmon 43455c0",
         bandwidth=bandwidth,
         subcarriers=np.array(tones, np.int16),
+        synthetic=draw(st.booleans()),
     )
 
 
@@ -287,6 +288,7 @@ def test_what_is_written_is_read_back(tmp_path_factory, capture):
     np.testing.assert_allclose(back.timestamps, capture.timestamps, atol=1e-6)
     np.testing.assert_array_equal(back.rssi, capture.rssi)
     assert back.skipped == {}
+    assert back.synthetic == capture.synthetic
 
 
 def test_writing_scales_rounds_and_fills_missing_tones(tmp_path):

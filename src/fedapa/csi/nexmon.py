@@ -39,6 +39,9 @@ _HEADER = 18
 _TAIL = 16
 """Some firmware appends a few bytes: they are left unread. More than this is another size."""
 _SEQUENCE_BITS = 12
+_SIMULATED = np.frombuffer(b"\x02FEDAP", np.uint8)
+"""The sender of simulated frames: a pcap has no other place that says so and survives a copy."""
+_REWRITTEN = b"\x02fedap"
 
 
 def check_chip(chip: str | None) -> str | None:
@@ -243,12 +246,12 @@ class NexmonDecoder(Decoder):
         counts = np.diff(np.append(first, len(frames.starts)))
         bits = np.uint64(1) << frames.position.astype(np.uint64)
         sets = np.bitwise_or.reduceat(bits, first)
-        shapes = frames.chips[first] << 16 | frames.tones[first]
+        shapes = frames.synthetic[first] << 32 | frames.chips[first] << 16 | frames.tones[first]
         batches = []
         for shape, links in _distinct(shapes, sets):
             chosen = (shapes == shape) & (sets == links)
             packets = np.flatnonzero(chosen)
-            chip, tones = shape >> 16, shape & 0xFFFF
+            chip, tones = shape >> 16 & 0xFFFF, shape & 0xFFFF
             positions = [place for place in range(64) if links >> place & 1]
             cores = sorted({place & 7 for place in positions})
             streams = sorted({place >> 3 for place in positions})
@@ -267,6 +270,7 @@ class NexmonDecoder(Decoder):
                 all_tones(tones * 5 // 16),
                 _SEQUENCE_BITS,
                 "" if positions == [0] else f"cores {cores}, streams {streams}",
+                synthetic=bool(shape >> 32),
             )
             batches.append(frames.batch(kind, members))
         return batches
@@ -307,6 +311,7 @@ class _Frames:
         self._times = times
         # core in bits 0 to 2, stream in bits 3 to 5
         self.position = headers.view("<u2")[:, 6].astype(np.int64) & 63
+        self.synthetic = (headers[:, 4:10] == _SIMULATED).all(axis=1).astype(np.int64)
 
     def until(self, end: int) -> "_Frames":
         """The frames before ``end``."""
@@ -433,7 +438,8 @@ def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> N
     """Write a capture as a 43455c0 would have recorded it: rounded to int16, times ``scale``.
 
     Tones that the capture lacks are written as zero. Reading the file back gives ``scale`` times
-    the capture's CSI, within half a unit in the real and the imaginary part.
+    the capture's CSI, within half a unit in the real and the imaginary part; that a capture is
+    synthetic is told by its sender's address, and read back.
     """
     path = Path(path)
     tones = all_tones(capture.bandwidth) if capture.bandwidth in _BANDWIDTH.values() else ()
@@ -458,6 +464,7 @@ def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> N
     words = np.fft.ifftshift(np.rint(full).astype("<i2"), axes=1)
     code = next(c for c, b in _BANDWIDTH.items() if b == capture.bandwidth)
     specification = 0xC000 | code << 11 | 42
+    sender = _SIMULATED.tobytes() if capture.synthetic else _REWRITTEN
     with aside(path) as partial, partial.open("wb") as file:
         file.write(pcap_header())
         for i in range(packets):
@@ -470,7 +477,7 @@ def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> N
                         "<HH6sHHHH",
                         0x1111,
                         second,
-                        b"\x02FEDAP",
+                        sender,
                         i << 4 & 0xFFFF,
                         core | stream << 3,
                         specification,

@@ -242,6 +242,7 @@ def _capture(batches: list[Batch], *, skipped: dict[str, int]) -> Capture:
         device=kind.device,
         bandwidth=kind.bandwidth,
         subcarriers=np.array(kind.subcarriers, np.int16),
+        synthetic=kind.synthetic,
         skipped=skipped,
         sequence=np.concatenate([batch.sequence for batch in batches])
         if kind.sequence_bits

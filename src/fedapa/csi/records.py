@@ -36,11 +36,14 @@ class Kind:
     sequence_bits: int = 0
     links: str = ""
     """Which antennas, where the frames name them."""
+    synthetic: bool = False
+    """The frames say that a simulator made them."""
 
     def __str__(self) -> str:
         return (
             f"{self.device}, {self.bandwidth} MHz, {len(self.subcarriers)} subcarriers, "
             f"{self.rx} rx × {self.tx} tx{f' ({self.links})' if self.links else ''}"
+            f"{', simulated' if self.synthetic else ''}"
         )
 
 
