@@ -86,8 +86,9 @@ def _datasets(
     group: h5py.Group, amplitude: npt.NDArray[np.float32]
 ) -> tuple[h5py.Dataset, h5py.Dataset]:
     subcarriers, links = amplitude.shape[1:]
-    # About 256 KB a chunk: a window of 1000 × 242 touches a handful of them.
-    chunk = max(1, 2**18 // (subcarriers * links * 4))
+    # About 256 KB a chunk: a window of 1000 × 242 touches a handful of them. A short recording
+    # comes in one piece and gets a chunk of its own size: chunks are stored whole.
+    chunk = max(1, min(len(amplitude), 2**18 // (subcarriers * links * 4)))
     return (
         group.create_dataset(
             "amplitude",
@@ -96,7 +97,9 @@ def _datasets(
             maxshape=(None, subcarriers, links),
             chunks=(chunk, subcarriers, links),
         ),
-        group.create_dataset("timestamps", (0,), np.float64, maxshape=(None,), chunks=(2**12,)),
+        group.create_dataset(
+            "timestamps", (0,), np.float64, maxshape=(None,), chunks=(min(len(amplitude), 2**12),)
+        ),
     )
 
 
