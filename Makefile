@@ -33,7 +33,7 @@ test-fast: setup  ## without the slow, network, browser and broker tests
 	$(BIN)/python -m pytest -m "not slow and not network and not browser and not mqtt"
 
 fuzz: setup  ## 100,000 mutated captures of every format through the readers, about 15 minutes
-	$(BIN)/python tests/csi/mutations.py --inputs 100000
+	$(BIN)/python -m tests.csi.mutations --inputs 100000
 
 check: setup  ## lint, format, types, layers
 	$(BIN)/ruff check .

@@ -148,6 +148,37 @@ def run(
 
 
 @app.command()
+def simulate(
+    out: Annotated[Path | None, typer.Option(help="The store to make.")] = None,
+    preset: Annotated[
+        str, typer.Option(help="smoke (seconds), quick (a minute) or six-rooms (long).")
+    ] = "quick",
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    pcap: Annotated[
+        Path | None, typer.Option(help="Folder for the takes as Nexmon captures, to import.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that simulate side by side.")] = 1,
+) -> None:
+    """Make six SIMULATED rooms: as a store, or as captures that go through the door of real ones.
+
+    Example: fedapa simulate --preset quick --out rooms.h5
+    """
+    from fedapa.rooms.simulated import write_simulated
+    from fedapa.rooms.simulated_captures import PATTERN, write_simulated_captures
+
+    if out is None and pcap is None:
+        raise PlanError("say where to: --out FILE for a store, --pcap FOLDER for captures")
+    if out is not None:
+        with _counting("simulating") as show:
+            write_simulated(preset, seed=seed, out=out, workers=workers, progress=show)
+        _print(f"Store of SIMULATED rooms: {out}")
+    if pcap is not None:
+        with _counting("simulating") as show:
+            write_simulated_captures(preset, seed=seed, folder=pcap, progress=show)
+        _print(f"SIMULATED captures: {pcap}; import them with --pattern '{PATTERN}'")
+
+
+@app.command()
 def inspect(
     files: Annotated[list[Path], typer.Argument(help="Captures of any known format.")],
     chip: Annotated[

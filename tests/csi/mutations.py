@@ -15,13 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from capture_bytes import SEEDS
-
 from fedapa.csi.capture import Capture
 from fedapa.csi.reading import CaptureStream, read_capture, read_chunks
 from fedapa.errors import CaptureError
+from tests.csi.capture_bytes import SEEDS
 
 _NUMBERS = (0, 1, 2, 3, 4, 7, 8, 15, 16, 127, 128, 255, 256, 1000, 32767, 32768, 65535)
 _WIDE = (0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 100_000, 262_144, 262_145, 1 << 24)

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from capture_bytes import ESP_CLASSIC, ESP_NEWER, ESP_TOOL, esp_line, esp_values
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedapa import CaptureError, read_capture
+from tests.csi.capture_bytes import ESP_CLASSIC, ESP_NEWER, ESP_TOOL, esp_line, esp_values
 
 HEADER = (
     "type,id,mac,rssi,rate,sig_mode,mcs,bandwidth,smoothing,not_sounding,aggregation,stbc,"

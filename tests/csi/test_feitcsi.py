@@ -1,8 +1,15 @@
 import numpy as np
 import pytest
-from capture_bytes import FEIT_HE20, FEIT_HT20, FEIT_HT40, FEIT_VHT80, feit_file, feit_frame
 
 from fedapa import CaptureError, read_capture
+from tests.csi.capture_bytes import (
+    FEIT_HE20,
+    FEIT_HT20,
+    FEIT_HT40,
+    FEIT_VHT80,
+    feit_file,
+    feit_frame,
+)
 
 
 def save(tmp_path, data):

@@ -2,9 +2,9 @@ import struct
 
 import numpy as np
 import pytest
-from capture_bytes import bfee, intel_csi, intel_file
 
 from fedapa import CaptureError, read_capture
+from tests.csi.capture_bytes import bfee, intel_csi, intel_file
 
 
 def save(tmp_path, data):

@@ -1,6 +1,7 @@
 import pytest
-from capture_bytes import SEEDS
-from mutations import run
+
+from tests.csi.capture_bytes import SEEDS
+from tests.csi.mutations import run
 
 
 @pytest.mark.parametrize("form", sorted(SEEDS))

@@ -2,7 +2,13 @@ import struct
 
 import numpy as np
 import pytest
-from capture_bytes import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedapa import Capture, CaptureError, read_capture
+from fedapa.csi.nexmon import decode_words, write_nexmon
+from fedapa.csi.subcarriers import all_tones
+from tests.csi.capture_bytes import (
     CHIP_CODE,
     ethernet,
     nexmon_csi,
@@ -12,12 +18,6 @@ from capture_bytes import (
     pcapng,
     udp,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from fedapa import Capture, CaptureError, read_capture
-from fedapa.csi.nexmon import decode_words, write_nexmon
-from fedapa.csi.subcarriers import all_tones
 
 
 def frame(csi, **fields):

@@ -3,7 +3,12 @@ import sys
 
 import numpy as np
 import pytest
-from capture_bytes import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedapa import CaptureError, read_capture
+from fedapa.csi.reading import CaptureStream, read_chunks
+from tests.csi.capture_bytes import (
     SEEDS,
     esp_file,
     ethernet,
@@ -16,11 +21,6 @@ from capture_bytes import (
     pcapng,
     udp,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from fedapa import CaptureError, read_capture
-from fedapa.csi.reading import CaptureStream, read_chunks
 
 FILES = {
     "nexmon": nexmon_file(40),

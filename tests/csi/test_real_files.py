@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
-from mutations import check_capture, try_bytes
 
 from fedapa import CaptureError, read_capture
 from fedapa.csi.reading import read_chunks
+from tests.csi.mutations import check_capture, try_bytes
 
 pytestmark = pytest.mark.data
 

@@ -462,29 +462,48 @@ def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> N
             "give a smaller scale"
         )
     words = np.fft.ifftshift(np.rint(full).astype("<i2"), axes=1)
+    words = np.moveaxis(words, 1, 3).reshape(packets * cores * streams, -1)  # (frames, 2 · tones)
+    records = np.repeat(_record_template(capture, words.shape[1] * 2), len(words))
+    frame = np.arange(len(words))
+    packet, link = frame // (cores * streams), frame % (cores * streams)
+    stamps = np.rint(capture.timestamps * 1e6).astype(np.int64)[packet]
+    records["seconds"], records["microseconds"] = np.divmod(stamps, 10**6)
+    heard = np.rint(np.nan_to_num(capture.rssi)).astype(np.int64) & 0xFF
+    records["rssi"] = np.where(np.isnan(capture.rssi), 0x1111, heard | 0x8800)[packet]
+    numbers = np.arange(packets) if capture.sequence is None else capture.sequence
+    records["sequence"] = (numbers[packet] << 4) & 0xFFFF
+    records["link"] = link // streams | link % streams << 3
+    records["csi"] = words
+    with aside(path) as partial:
+        partial.write_bytes(pcap_header() + records.tobytes())
+
+
+def _record_template(capture: Capture, size: int) -> npt.NDArray[np.void]:
+    """One pcap record of a frame with ``size`` bytes of CSI, all but what differs filled in."""
+    head = pcap_record(0, 0, _ethernet(bytes(_HEADER + size)))[: -_HEADER - size]
+    record = np.zeros(
+        1,
+        [
+            ("seconds", "<u4"),
+            ("microseconds", "<u4"),
+            ("rest", f"V{len(head) - 8}"),
+            ("magic", "<u2"),
+            ("rssi", "<u2"),
+            ("sender", "V6"),
+            ("sequence", "<u2"),
+            ("link", "<u2"),
+            ("channel", "<u2"),
+            ("chip", "<u2"),
+            ("csi", "<i2", (size // 2,)),
+        ],
+    )
     code = next(c for c, b in _BANDWIDTH.items() if b == capture.bandwidth)
-    specification = 0xC000 | code << 11 | 42
-    sender = _SIMULATED.tobytes() if capture.synthetic else _REWRITTEN
-    with aside(path) as partial, partial.open("wb") as file:
-        file.write(pcap_header())
-        for i in range(packets):
-            seconds, microseconds = divmod(round(float(capture.timestamps[i]) * 1e6), 10**6)
-            heard = capture.rssi[i]
-            second = 0x1111 if np.isnan(heard) else (round(float(heard)) & 0xFF) | 0x8800
-            for core in range(cores):
-                for stream in range(streams):
-                    header = struct.pack(
-                        "<HH6sHHHH",
-                        0x1111,
-                        second,
-                        sender,
-                        i << 4 & 0xFFFF,
-                        core | stream << 3,
-                        specification,
-                        _CODE["43455c0"],
-                    )
-                    datagram = header + words[i, :, core, stream].tobytes()
-                    file.write(pcap_record(seconds, microseconds, _ethernet(datagram)))
+    record["rest"] = np.void(head[8:])
+    record["magic"] = 0x1111
+    record["sender"] = np.void(_SIMULATED.tobytes() if capture.synthetic else _REWRITTEN)
+    record["channel"] = 0xC000 | code << 11 | 42  # 5 GHz, around channel 42
+    record["chip"] = _CODE["43455c0"]
+    return record
 
 
 def _ethernet(datagram: bytes) -> bytes:

@@ -246,7 +246,7 @@ def import_captures(
     rows: dict[tuple[str, str, str], Imported] = {}
     with append_store(out) as store:
         known = _known(store)
-        taken = {(room, name) for room, name, _ in store.notes()}
+        taken = {(room, name) for room, name, _ in store.recordings()}
         _refuse_mixed_labels(sources, store, out)
         for number, source in enumerate(sources):
             if progress:
@@ -271,7 +271,7 @@ def import_captures(
             notes = {"source": source.path.name, "content": identity}
             _add(store, source, row, preparation, notes)
         if window is not None:
-            store.recommend(window)
+            store.note({"window": window})
         if not any(row.recordings or row.known for row in rows.values()):
             left_out = sum((row.left_out for row in rows.values()), Counter[str]())
             reasons = ", ".join(f"{n} × {reason}" for reason, n in left_out.most_common(5))
@@ -294,7 +294,7 @@ def _identity(digest: str, source: Source) -> str:
 def _known(store: StoreAppender) -> dict[str, dict[str, Source]]:
     """What was imported before, by content and room."""
     known: dict[str, dict[str, Source]] = {}
-    for room, name, notes in store.notes():
+    for room, name, notes in store.recordings():
         if "content" in notes:
             label, day = _plain_label(notes["label"]), str(notes["day"])
             source = Source(Path(str(notes["source"])), room, label, day, name)
@@ -341,7 +341,7 @@ def _refuse_overlaps(sources: Sequence[Source]) -> None:
 
 def _refuse_mixed_labels(sources: Sequence[Source], store: StoreAppender, out: Path) -> None:
     kinds = {type(source.label).__name__ for source in sources}
-    kinds |= {type(_plain_label(notes["label"])).__name__ for _, _, notes in store.notes()}
+    kinds |= {type(_plain_label(notes["label"])).__name__ for _, _, notes in store.recordings()}
     if len(kinds) > 1:
         raise DataError(
             f"{out}: counts and categories do not go into one store; use another --out, or name "

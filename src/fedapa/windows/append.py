@@ -34,15 +34,11 @@ class StoreAppender(StoreWriter):
         """What is noted about a room."""
         return dict(self._file[room].attrs)
 
-    def notes(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    def recordings(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Room, recording and what is noted about it, for all that is there already."""
         for room in self.rooms():
             for name in sorted(self._file[room]):
                 yield room, name, dict(self._file[room][name].attrs)
-
-    def recommend(self, window: int) -> None:
-        """Note the window length that suits these recordings."""
-        self._file.attrs["window"] = window
 
     def add_stream(
         self,
@@ -75,11 +71,6 @@ class StoreAppender(StoreWriter):
             return 0
         group.attrs["rate"] = _rate(stamps[:])
         return packets
-
-    def note(self, room: str, name: str, notes: Mapping[str, Any]) -> None:
-        """Note more about a recording."""
-        for key, value in sorted(notes.items()):
-            self._file[room][name].attrs[key] = value
 
 
 def _datasets(
