@@ -484,7 +484,7 @@ def _joined(parts: Sequence[Amplitudes]) -> Amplitudes:
 def _between(capture: Capture, origin: float, start: float | None, end: float | None) -> Capture:
     if start is None and end is None:
         return capture
-    since = capture.timestamps - origin
+    since = np.round(capture.timestamps - origin, 6)  # clocks count microseconds
     inside = (since >= (start or 0.0)) & (since < (np.inf if end is None else end))
     return replace(
         capture,
