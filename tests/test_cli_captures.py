@@ -114,12 +114,12 @@ def test_simulate_asks_where_to() -> None:
 def test_simulated_captures_are_imported_as_simulated(tmp_path: Path) -> None:
     fedapa("simulate", "--preset", "smoke", "--pcap", tmp_path / "captures")
     out = tmp_path / "rooms.h5"
-    pattern = "{room}/{day}/P={count}.pcap"
+    pattern = "{room}/{day}/P={count}-{take}.pcap"
     fedapa("import", tmp_path / "captures", "--pattern", pattern, "--out", out)
     with Store(out) as store:
         assert store.synthetic
         assert len(store.rooms) == 6
-    text = fedapa("inspect", tmp_path / "captures" / "bus" / "0" / "P=8.pcap").stdout
+    text = fedapa("inspect", tmp_path / "captures" / "bus" / "0" / "P=8-0.pcap").stdout
     assert "SIMULATED" in text
 
 

@@ -148,37 +148,6 @@ def run(
 
 
 @app.command()
-def simulate(
-    out: Annotated[Path | None, typer.Option(help="The store to make.")] = None,
-    preset: Annotated[
-        str, typer.Option(help="smoke (seconds), quick (a minute) or six-rooms (long).")
-    ] = "quick",
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
-    pcap: Annotated[
-        Path | None, typer.Option(help="Folder for the takes as Nexmon captures, to import.")
-    ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that simulate side by side.")] = 1,
-) -> None:
-    """Make six SIMULATED rooms: as a store, or as captures that go through the door of real ones.
-
-    Example: fedapa simulate --preset quick --out rooms.h5
-    """
-    from fedapa.rooms.simulated import write_simulated
-    from fedapa.rooms.simulated_captures import PATTERN, write_simulated_captures
-
-    if out is None and pcap is None:
-        raise PlanError("say where to: --out FILE for a store, --pcap FOLDER for captures")
-    if out is not None:
-        with _counting("simulating") as show:
-            write_simulated(preset, seed=seed, out=out, workers=workers, progress=show)
-        _print(f"Store of SIMULATED rooms: {out}")
-    if pcap is not None:
-        with _counting("simulating") as show:
-            write_simulated_captures(preset, seed=seed, folder=pcap, progress=show)
-        _print(f"SIMULATED captures: {pcap}; import them with --pattern '{PATTERN}'")
-
-
-@app.command()
 def inspect(
     files: Annotated[list[Path], typer.Argument(help="Captures of any known format.")],
     chip: Annotated[
@@ -297,7 +266,7 @@ def import_(
             longest_gap=longest_gap,
             low_pass=low_pass,
         )
-        with _counting("reading captures") as show:
+        with _bar("reading captures") as show:
             rows = import_captures(
                 sources, out, preparation=preparation, window=window, progress=show
             )
@@ -366,7 +335,11 @@ def algorithms(as_json: Json = False) -> None:
 
 @app.command()
 def simulate(
-    out: Annotated[Path, typer.Option(help="The store to make; it must not exist.")],
+    out: Annotated[Path | None, typer.Option(help="The store to make; it must not exist.")] = None,
+    pcap: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the takes as Nexmon captures, to be imported."),
+    ] = None,
     preset: Annotated[
         str, typer.Option(help="smoke (a second), quick (seconds) or six-rooms (1.4 GB, minutes).")
     ] = "quick",
@@ -382,14 +355,22 @@ def simulate(
     """
     from fedapa.rooms.own import changed_preset, read_rooms
     from fedapa.rooms.simulated import preset_hash, preset_of, write_simulated
+    from fedapa.rooms.simulated_captures import PATTERN, write_simulated_captures
 
     chosen = preset_of(preset)
     if rooms is not None:
         chosen = changed_preset(chosen, read_rooms(rooms))
-    with _bar("simulating rooms") as show:
-        write_simulated(chosen, seed=seed, out=out, workers=workers, progress=show)
-    size = out.stat().st_size / 1e6
-    _print(f"{out}: SIMULATED rooms, preset {chosen.name} ({preset_hash(chosen)}), {size:.1f} MB")
+    if out is None and pcap is None:
+        raise PlanError("say where to: --out FILE for a store, --pcap FOLDER for captures")
+    about = f"SIMULATED rooms, preset {chosen.name} ({preset_hash(chosen)})"
+    if out is not None:
+        with _bar("simulating rooms") as show:
+            write_simulated(chosen, seed=seed, out=out, workers=workers, progress=show)
+        _print(f"{out}: {about}, {out.stat().st_size / 1e6:.1f} MB")
+    if pcap is not None:
+        with _bar("simulating captures") as show:
+            write_simulated_captures(chosen, seed=seed, folder=pcap, progress=show)
+        _print(f"{pcap}: {about}; import them with --pattern '{PATTERN}'")
 
 
 reproduce = typer.Typer(
@@ -613,18 +594,6 @@ def _display() -> Iterator[Callable[[str, "Progress"], None]]:
             bars.update(tasks[key], completed=now.done, accuracy=accuracy)
 
         yield show
-
-
-@contextlib.contextmanager
-def _counting(label: str) -> Iterator[Callable[[int, int], None]]:
-    """How many of how many are done, on a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import Progress as Bars
-
-    console = Console(stderr=True)
-    with Bars(console=console, disable=not console.is_terminal, transient=True) as bars:
-        task = bars.add_task(label, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
 if __name__ == "__main__":

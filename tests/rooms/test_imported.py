@@ -258,24 +258,33 @@ def test_simulated_captures_come_in_as_the_simulated_store(tmp_path: Path) -> No
     with Store(tmp_path / "direct.h5") as direct, Store(tmp_path / "through.h5") as through:
         assert through.synthetic
         assert through.rooms == direct.rooms
-        by_label = {
-            (room, each.label, each.day): each
-            for room in direct.rooms
-            for each in direct.recordings(room)
+        by_name = {
+            (room, each.name): each for room in direct.rooms for each in direct.recordings(room)
         }
         compared = 0
         for room in through.rooms:
             for each in through.recordings(room):
-                other = by_label[room, each.label, each.day]
-                times = through.timestamps(each)
-                # The simulator also drops frames that are narrower than 20 MHz.
-                shared = np.isin(times.round(6), direct.timestamps(other).round(6))
-                mine = through.read(each, 0, each.shape[0])[shared]
+                day, people = each.name.split(" P=")
+                count, number = people.split("-")
+                other = by_name[room, f"people {int(count):02d} day {day} take {number}"]
+                assert (each.label, each.day) == (other.label, other.day)
+                # The store ends with its last window, and drops fewer frames as half empty.
+                mine = dict(
+                    zip(
+                        through.timestamps(each).round(6).tolist(),
+                        through.read(each, 0, each.shape[0]),
+                        strict=True,
+                    )
+                )
                 theirs = direct.read(other, 0, other.shape[0])
+                times = direct.timestamps(other).round(6).tolist()
                 step = theirs.max() / 65535
-                np.testing.assert_allclose(mine, theirs, atol=step)
+                shared = [place for place, time in enumerate(times) if time in mine]
+                assert len(shared) > 0.95 * len(times)
+                found = np.stack([mine[times[place]] for place in shared])
+                np.testing.assert_allclose(found, theirs[shared], atol=step)
                 compared += 1
-        assert compared == len(by_label)
+        assert compared == len(by_name)
 
 
 def test_captures_do_not_overwrite_a_folder(tmp_path: Path) -> None:
