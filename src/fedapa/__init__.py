@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedapa.csi.capture import Capture
+    from fedapa.csi.reading import read_capture
     from fedapa.errors import CaptureError, FedapaError
     from fedapa.federation.plan import Plan
     from fedapa.federation.run import run
@@ -37,6 +38,7 @@ __all__ = [
     "class_prototypes",
     "pad_prototypes",
     "prototype_contrast",
+    "read_capture",
     "run",
     "warm_up",
 ]
@@ -54,6 +56,7 @@ _HOME = {
     "class_prototypes": "fedapa.learning.prototypes",
     "pad_prototypes": "fedapa.learning.prototypes",
     "prototype_contrast": "fedapa.learning.losses",
+    "read_capture": "fedapa.csi.reading",
     "run": "fedapa.federation.run",
     "warm_up": "fedapa.learning.schedule",
 }

@@ -166,6 +166,138 @@ def run(
 
 
 @app.command()
+def inspect(
+    files: Annotated[list[Path], typer.Argument(help="Captures of any known format.")],
+    chip: Annotated[
+        str | None, typer.Option(help="Of a Nexmon capture that does not tell it, e.g. 4358.")
+    ] = None,
+    window: Annotated[int, typer.Option(min=1, help="Packets a window.")] = 1000,
+    salvage: Annotated[
+        bool, typer.Option("--salvage", help="Leave damaged parts out instead of stopping.")
+    ] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Also draw FILE.png: amplitude over time and frequency.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the pictures; default: beside the files.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what captures hold: device, band, rate, loss, usable windows, and what is left out.
+
+    Example: fedapa inspect kitchen.pcap --plot
+    """
+    from fedapa.report.captures import inspection_table
+    from fedapa.windows.inspection import inspect_capture
+
+    found = []
+    for path in files:
+        found.append(inspect_capture(path, chip=chip, salvage=salvage, window=window))
+        if plot:
+            from fedapa.report.waterfall import draw_waterfall
+
+            picture = (out or path.parent) / f"{path.name}.png"
+            draw_waterfall(path, picture, chip=chip, salvage=salvage)
+            if not as_json:
+                _print(f"Picture: {picture}")
+    if as_json:
+        _print_json([each.as_dict() for each in found])
+        return
+    for each in found:
+        _print(inspection_table(each))
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(help="A folder, a CSV manifest, or Wi-CaL's .npz.")],
+    out: Annotated[Path, typer.Option(help="The store to make or to add to.")],
+    pattern: Annotated[
+        str | None,
+        typer.Option(help="What paths mean, e.g. '{room}/{day}/P={count}.pcap'; {label}: text."),
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="wical: that set's own tree of feature CSVs.")
+    ] = None,
+    chip: Annotated[
+        str | None, typer.Option(help="Of Nexmon captures that do not tell it, e.g. 4358.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Packets a window: noted for runs on this store.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Put packets onto an even grid of so many a second.")
+    ] = None,
+    longest_gap: Annotated[
+        float, typer.Option(help="With --rate: part recordings at silences of so many seconds.")
+    ] = 0.5,
+    low_pass: Annotated[
+        float | None, typer.Option(help="Remove what is faster than so many Hz, e.g. 30.")
+    ] = None,
+    gate: Annotated[
+        float,
+        typer.Option(help="Drop frames with a 20 MHz part weaker than this share; 0: none."),
+    ] = 0.1,
+    salvage: Annotated[
+        bool, typer.Option("--salvage", help="Leave damaged parts of files out.")
+    ] = False,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave out files that are no captures.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a store of rooms from captures; labels come from their paths or from a manifest.
+
+    Example: fedapa import captures --pattern '{room}/{day}/P={count}.pcap' --out rooms.h5
+    """
+    from fedapa.report.captures import import_summary, import_table
+    from fedapa.rooms.imported import (
+        Preparation,
+        import_captures,
+        sources_by_manifest,
+        sources_by_pattern,
+    )
+    from fedapa.rooms.wical import import_wical
+
+    others: list[Path] = []
+    if layout is not None:
+        if layout != "wical":
+            raise PlanError(f"--layout {layout} is unknown; known: wical")
+        if pattern is not None:
+            raise PlanError("--layout wical has its own pattern; leave --pattern out")
+        rows = import_wical(source, out)
+    else:
+        if pattern is not None:
+            sources, others = sources_by_pattern(source, pattern)
+        elif source.is_file():
+            sources = sources_by_manifest(source)
+        else:
+            raise PlanError(
+                f"{source}: say what its paths mean, e.g. --pattern '{{room}}/{{day}}/"
+                "P={count}.pcap', or give a CSV manifest instead of a folder"
+            )
+        preparation = Preparation(
+            chip=chip,
+            salvage=salvage,
+            skip_unreadable=skip_unreadable,
+            gate=gate,
+            rate=rate,
+            longest_gap=longest_gap,
+            low_pass=low_pass,
+        )
+        with _bar("reading captures") as show:
+            rows = import_captures(
+                sources, out, preparation=preparation, window=window, progress=show
+            )
+    if as_json:
+        _print_json({"out": str(out), "unmatched": len(others), **import_summary(rows)})
+        return
+    _print(import_table(rows))
+    if others:
+        _print(f"{len(others)} files do not fit the pattern and were left alone, e.g. {others[0]}")
+    _print(f"Store: {out}")
+
+
+@app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Directories of finished runs on one data.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
@@ -221,7 +353,11 @@ def algorithms(as_json: Json = False) -> None:
 
 @app.command()
 def simulate(
-    out: Annotated[Path, typer.Option(help="The store to make; it must not exist.")],
+    out: Annotated[Path | None, typer.Option(help="The store to make; it must not exist.")] = None,
+    pcap: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the takes as Nexmon captures, to be imported."),
+    ] = None,
     preset: Annotated[
         str, typer.Option(help="smoke (a second), quick (seconds) or six-rooms (1.4 GB, minutes).")
     ] = "quick",
@@ -237,14 +373,22 @@ def simulate(
     """
     from fedapa.rooms.own import changed_preset, read_rooms
     from fedapa.rooms.simulated import preset_hash, preset_of, write_simulated
+    from fedapa.rooms.simulated_captures import PATTERN, write_simulated_captures
 
     chosen = preset_of(preset)
     if rooms is not None:
         chosen = changed_preset(chosen, read_rooms(rooms))
-    with _bar("simulating rooms") as show:
-        write_simulated(chosen, seed=seed, out=out, workers=workers, progress=show)
-    size = out.stat().st_size / 1e6
-    _print(f"{out}: SIMULATED rooms, preset {chosen.name} ({preset_hash(chosen)}), {size:.1f} MB")
+    if out is None and pcap is None:
+        raise PlanError("say where to: --out FILE for a store, --pcap FOLDER for captures")
+    about = f"SIMULATED rooms, preset {chosen.name} ({preset_hash(chosen)})"
+    if out is not None:
+        with _bar("simulating rooms") as show:
+            write_simulated(chosen, seed=seed, out=out, workers=workers, progress=show)
+        _print(f"{out}: {about}, {out.stat().st_size / 1e6:.1f} MB")
+    if pcap is not None:
+        with _bar("simulating captures") as show:
+            write_simulated_captures(chosen, seed=seed, folder=pcap, progress=show)
+        _print(f"{pcap}: {about}; import them with --pattern '{PATTERN}'")
 
 
 reproduce = typer.Typer(

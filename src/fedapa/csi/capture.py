@@ -16,7 +16,10 @@ class Capture:
     csi: npt.NDArray[np.complex64]
     """[packets, subcarriers, rx, tx], in the device's own units, subcarriers from low to high."""
     timestamps: npt.NDArray[np.float64]
-    """[packets] seconds, ascending; the origin is the device's own."""
+    """[packets] seconds, in the order received; the origin is the device's own.
+
+    Ascending unless the device's clock was set back meanwhile.
+    """
     rssi: npt.NDArray[np.float32]
     """[packets] dBm; NaN where the device says nothing."""
     device: str
@@ -29,6 +32,10 @@ class Capture:
     """True for everything the simulator made; it follows the data to every table and page."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Frames that were left out, by reason."""
+    sequence: npt.NDArray[np.int64] | None = None
+    """[packets] the sender's or driver's running number, modulo ``2**sequence_bits``."""
+    sequence_bits: int = 0
+    """How many bits that number has; 0 where there is none."""
 
     @property
     def packets(self) -> int:

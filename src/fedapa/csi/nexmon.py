@@ -1,0 +1,518 @@
+"""Nexmon: Broadcom chips that send the CSI of each frame as a UDP datagram to port 5500.
+
+::
+
+    magic 0x1111 · RSSI int8 · frame control | old firmware: 0x1111 again
+    source MAC (6) · sequence control · core and stream · channel specification · chip
+    CSI: 64, 128 or 256 words of 4 bytes, in the order of the FFT (0, 1, …, −1)
+
+43455c0 and 4339 write int16 pairs; 4358 and 4366c0 pack sign, mantissa and a shared exponent into
+a word. A receiver with several cores sends one datagram per (core, stream): consecutive ones of
+equal MAC and sequence with distinct (core, stream) are one packet.
+"""
+
+import struct
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fedapa.csi.capture import Capture
+from fedapa.csi.pcap import LINK_HEADER, Packets, PcapWalker, pcap_header, pcap_record
+from fedapa.csi.records import BLOCK, Batch, Bytes, Decoder, Kind, rows
+from fedapa.csi.subcarriers import all_tones
+from fedapa.errors import CaptureError, nearest
+from fedapa.files import aside
+
+__all__ = ["CHIPS", "NexmonDecoder", "check_chip", "decode_words", "write_nexmon"]
+
+CHIPS = {0x0001: "4339", 0x0003: "4358", 0x0065: "43455c0", 0x006A: "4366c0"}
+"""What the chip field says, by Nexmon's own numbering."""
+_SILENT = (0x0000, 0xDEAD)
+_PACKED = {"4358": (9, 5), "4366c0": (12, 6)}
+"""Bits of mantissa (sign included) and exponent."""
+_BANDWIDTH = {2: 20, 3: 40, 4: 80}
+"""By bits 11 to 13 of the channel specification."""
+_PORT = 5500
+_HEADER = 18
+_TAIL = 16
+"""Some firmware appends a few bytes: they are left unread. More than this is another size."""
+_SEQUENCE_BITS = 12
+_SIMULATED = np.frombuffer(b"\x02FEDAP", np.uint8)
+"""The sender of simulated frames: a pcap has no other place that says so and survives a copy."""
+_REWRITTEN = b"\x02fedap"
+
+
+def check_chip(chip: str | None) -> str | None:
+    """A chip's name as the caller gave it, if it is one of ours."""
+    if chip is not None and chip not in CHIPS.values():
+        raise CaptureError(f"chip '{chip}' is unknown; {nearest(chip, CHIPS.values())}")
+    return chip
+
+
+class NexmonDecoder(Decoder):
+    """Pcap or pcapng bytes in, packets out."""
+
+    def __init__(self, name: str, *, chip: str | None = None, salvage: bool = False) -> None:
+        super().__init__(name, salvage=salvage)
+        self._chip = check_chip(chip)
+        self._walker = PcapWalker(name)
+        # Datagrams of a packet that the next bytes may still add a (core, stream) to.
+        self._held: list[tuple[bytes, float]] = []
+
+    @property
+    def chip(self) -> str | None:
+        """The chip as given or, where the frames do not tell, as inferred."""
+        return self._chip
+
+    def _decode(self, buffer: bytes, *, final: bool) -> tuple[list[Batch], int]:
+        batches: list[Batch] = []
+        done = 0
+        while True:
+            part = buffer[done:] if done else buffer
+            packets = self._walker.walk(part, at=self._at + done)
+            last = final and packets.damage is None
+            batches += self._batches(part, packets, done, final=last)
+            done += packets.used
+            cut_off = last and done < len(buffer)
+            if packets.damage is None and not cut_off:
+                break
+            following = self._walker.resume(buffer, done)
+            if cut_off and following is None:
+                self.skip("cut off at the end", done)
+                done = len(buffer)
+                break
+            if packets.damage is not None:
+                self.damaged(done, packets.damage.found, packets.damage.expected)
+            else:
+                self.damaged(done, "a packet that reaches beyond the end", "a whole packet")
+            if following is None:
+                # The next header may be here in part: keep what could be its beginning.
+                done = len(buffer) if final else max(done + 1, len(buffer) - 128)
+                break
+            done = following
+        if final:
+            batches += self._batches(b"", Packets.none(), done, final=True)
+        return batches, done
+
+    def _batches(self, buffer: bytes, packets: Packets, base: int, *, final: bool) -> list[Batch]:
+        self.skip("no time stamp", base, packets.untimed)
+        view = np.frombuffer(buffer, np.uint8)
+        starts, lengths = self._datagrams(view, packets, base)
+        kept = np.flatnonzero(lengths)
+        starts, lengths, times = starts[kept], lengths[kept], packets.times[kept]
+        if self._held:
+            earlier = b"".join(datagram for datagram, _ in self._held)
+            sizes = np.array([len(datagram) for datagram, _ in self._held])
+            view = np.frombuffer(earlier + buffer, np.uint8)
+            starts = np.concatenate([np.cumsum(sizes) - sizes, starts + len(earlier)])
+            lengths = np.concatenate([sizes, lengths])
+            times = np.concatenate([[time for _, time in self._held], times])
+            base -= len(earlier)
+            self._held = []
+        if not len(starts):
+            return []
+        headers = np.ascontiguousarray(rows(view, starts, _HEADER))
+        fields = headers.view("<u2")  # [frames, 9]
+        tones = self._tones(fields[:, 7], lengths - _HEADER, starts + base)
+        chips = self._chips(view, fields[:, 8], starts, tones, base)
+        sound = np.flatnonzero((tones > 0) & (chips >= 0))
+        if not len(sound):
+            return []
+        frames = _Frames(
+            view, headers[sound], starts[sound], tones[sound], chips[sound], times[sound]
+        )
+        first = frames.first_of_packet()
+        if not final:
+            last = int(first[-1])
+            self._held = [
+                (view[s : s + n].tobytes(), float(t))
+                for s, n, t in zip(starts[last:], lengths[last:], times[last:], strict=True)
+            ]
+            first, frames = first[:-1], frames.until(last)
+        return self._assemble(frames, first, base)
+
+    def _datagrams(
+        self, view: Bytes, packets: Packets, base: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Where the CSI datagrams begin and how long they are; length 0 for other packets."""
+        starts, lengths = packets.starts.copy(), packets.lengths.copy()
+        ends = starts + lengths
+        for link in np.unique(packets.links):
+            mine = packets.links == link
+            if link not in LINK_HEADER:
+                lengths[mine] = 0
+                self._count(mine, f"link type {link}", packets.starts + base)
+                continue
+            starts[mine] += LINK_HEADER[int(link)]
+            if link == 1:
+                tag = mine & (lengths >= 18)
+                tag[tag] = _u16(view, starts[tag] - 2, big=True) == 0x8100
+                starts[tag] += 4  # a virtual network's tag
+        ip = (lengths > 0) & (starts + 28 <= ends)
+        lead = np.zeros_like(starts)
+        lead[ip] = 4 * (view[starts[ip]] & 15).astype(np.int64)
+        csi = ip & (lead >= 20) & (starts + lead + 10 <= ends)
+        where = starts[csi]
+        udp = where + lead[csi]
+        csi[csi] = (
+            (view[where] >> 4 == 4)
+            & (view[where + 9] == 17)
+            & (_u16(view, where + 6, big=True) & 0x3FFF == 0)
+            & (_u16(view, udp + 2, big=True) == _PORT)
+            & (_u16(view, udp + 8) == 0x1111)
+        )
+        starts += lead + 8
+        known = np.isin(packets.links, list(LINK_HEADER))
+        self._count(~csi & known, "other traffic", packets.starts + base)
+        lengths = np.where(csi, ends - starts, 0)
+        short = csi & (lengths < _HEADER)
+        self._count(short, "cut off by the capture", packets.starts + base)
+        return starts, np.where(short, 0, lengths)
+
+    def _tones(
+        self,
+        specifications: npt.NDArray[np.uint16],
+        sizes: npt.NDArray[np.int64],
+        at: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.int64]:
+        """How many tones each frame holds by its channel's width; 0 where its size is another."""
+        codes = (specifications >> 11) & 7
+        tones = np.zeros(len(sizes), np.int64)
+        for code, bandwidth in _BANDWIDTH.items():
+            tones[codes == code] = len(all_tones(bandwidth))
+        unknown = tones == 0
+        for code in np.unique(codes[unknown]):
+            self._count(unknown & (codes == code), f"channel width code {code}", at)
+        short = ~unknown & (sizes < 4 * tones)
+        self._count(short, "shorter than its channel width needs", at)
+        long = sizes > 4 * tones + _TAIL
+        self._count(~unknown & long, "longer than its channel width needs", at)
+        tones[short | long] = 0
+        return tones
+
+    def _chips(
+        self,
+        view: Bytes,
+        codes: npt.NDArray[np.uint16],
+        starts: npt.NDArray[np.int64],
+        tones: npt.NDArray[np.int64],
+        base: int,
+    ) -> npt.NDArray[np.int64]:
+        """The code of each frame's chip; −1 where it cannot be known."""
+        chips = codes.astype(np.int64)
+        for code in np.unique(codes[tones > 0]):
+            mine = (codes == code) & (tones > 0)
+            at = int(starts[mine.argmax()]) + base + self._at + 16
+            if (known := CHIPS.get(int(code))) is not None:
+                if self._chip not in (None, known):
+                    raise CaptureError(
+                        f"{self.name}@{at}: the chip field says {known} (0x{code:04x}), chip="
+                        f"'{self._chip}' was given; leave it out, or give '{known}'"
+                    )
+            elif self._chip is not None:
+                chips[mine] = _CODE[self._chip]
+            elif code in _SILENT:
+                self._chip = self._infer(view, starts[mine], int(tones[mine].min()), at)
+                chips[mine] = _CODE[self._chip]
+            else:
+                chips[mine] = -1
+                names = ", ".join(f"0x{c:04x} ({n})" for c, n in CHIPS.items())
+                self._count(mine, f"chip 0x{code:04x} is unknown; known: {names}", starts + base)
+        return chips
+
+    def _infer(self, view: Bytes, starts: npt.NDArray[np.int64], tones: int, at: int) -> str:
+        """The packing, from the bits that are never set: a packed word leaves its highest free.
+
+        Pairs of int16 do not: half of their imaginary parts are negative.
+        """
+        words = np.ascontiguousarray(rows(view, starts[:BLOCK] + _HEADER, 4 * tones)).view("<u4")
+        bits = int(np.bitwise_or.reduce(words, axis=None))
+        if bits == 0:
+            raise CaptureError(
+                f"{self.name}@{at}: neither the chip field nor the CSI, all zero, tells the chip; "
+                f"say which it was: chip= one of {', '.join(CHIPS.values())}"
+            )
+        for chip, (mantissa, exponent) in _PACKED.items():
+            if bits >> (2 * mantissa + exponent) == 0:
+                return chip
+        return "43455c0"
+
+    def _assemble(self, frames: "_Frames", first: npt.NDArray[np.int64], base: int) -> list[Batch]:
+        """Batches of equal packets; a packet is the frames from one ``first`` to the next."""
+        if not len(first):
+            return []
+        counts = np.diff(np.append(first, len(frames.starts)))
+        bits = np.uint64(1) << frames.position.astype(np.uint64)
+        sets = np.bitwise_or.reduceat(bits, first)
+        shapes = frames.synthetic[first] << 32 | frames.chips[first] << 16 | frames.tones[first]
+        batches = []
+        for shape, links in _distinct(shapes, sets):
+            chosen = (shapes == shape) & (sets == links)
+            packets = np.flatnonzero(chosen)
+            chip, tones = shape >> 16 & 0xFFFF, shape & 0xFFFF
+            positions = [place for place in range(64) if links >> place & 1]
+            cores = sorted({place & 7 for place in positions})
+            streams = sorted({place >> 3 for place in positions})
+            if len(cores) * len(streams) != len(positions):
+                at = frames.starts[first] + base
+                self._count(chosen, "incomplete set of cores and streams", at)
+                continue
+            members = first[packets][:, None] + np.arange(counts[packets[0]])  # (packets, links)
+            order = np.argsort(_core_major(frames.position[members]), axis=1)
+            members = np.take_along_axis(members, order, axis=1)
+            kind = Kind(
+                f"nexmon {CHIPS[chip]}",
+                tones * 5 // 16,
+                len(cores),
+                len(streams),
+                all_tones(tones * 5 // 16),
+                _SEQUENCE_BITS,
+                "" if positions == [0] else f"cores {cores}, streams {streams}",
+                synthetic=bool(shape >> 32),
+            )
+            batches.append(frames.batch(kind, members))
+        return batches
+
+    def _count(self, mask: npt.NDArray[np.bool_], reason: str, at: npt.NDArray[np.int64]) -> None:
+        if count := int(np.count_nonzero(mask)):
+            self.skip(reason, int(at[mask.argmax()]), count)
+
+
+def _distinct(shapes: npt.NDArray[np.int64], sets: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
+    """The pairs that occur, sorted."""
+    if (shapes == shapes[0]).all() and (sets == sets[0]).all():
+        return [(int(shapes[0]), int(sets[0]))]  # the usual case, in a tenth of the time
+    return sorted(set(zip(shapes.tolist(), sets.tolist(), strict=True)))
+
+
+def _core_major(position: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return (position & 7) * 8 + (position >> 3)
+
+
+class _Frames:
+    """Sound CSI datagrams, not yet sorted into packets."""
+
+    def __init__(
+        self,
+        view: Bytes,
+        headers: Bytes,
+        starts: npt.NDArray[np.int64],
+        tones: npt.NDArray[np.int64],
+        chips: npt.NDArray[np.int64],
+        times: npt.NDArray[np.float64],
+    ) -> None:
+        self._view = view
+        self._headers = headers
+        self.starts = starts
+        self.tones = tones
+        self.chips = chips
+        self._times = times
+        # core in bits 0 to 2, stream in bits 3 to 5
+        self.position = headers.view("<u2")[:, 6].astype(np.int64) & 63
+        self.synthetic = (headers[:, 4:10] == _SIMULATED).all(axis=1).astype(np.int64)
+
+    def until(self, end: int) -> "_Frames":
+        """The frames before ``end``."""
+        return _Frames(
+            self._view,
+            self._headers[:end],
+            self.starts[:end],
+            self.tones[:end],
+            self.chips[:end],
+            self._times[:end],
+        )
+
+    def first_of_packet(self) -> npt.NDArray[np.int64]:
+        """The first frame of each packet."""
+        count = len(self.starts)
+        if (self.position == self.position[0]).all():
+            return np.arange(count)
+        sender = np.ascontiguousarray(self._headers[:, 4:12]).view(np.uint64)[:, 0]
+        changed = np.ones(count, np.bool_)
+        changed[1:] = (
+            (sender[1:] != sender[:-1])
+            | (self.tones[1:] != self.tones[:-1])
+            | (self.chips[1:] != self.chips[:-1])
+        )
+        first, seen = [], 0
+        for i, (new, position) in enumerate(
+            zip(changed.tolist(), self.position.tolist(), strict=True)
+        ):
+            if new or seen >> position & 1:
+                first.append(i)
+                seen = 0
+            seen |= 1 << position
+        return np.array(first, np.int64)
+
+    def batch(self, kind: Kind, members: npt.NDArray[np.int64]) -> Batch:
+        """Packets of one kind; ``members`` [packets, links] are their frames, core-major."""
+        lead = members.min(axis=1)
+        headers = self._headers[lead]
+        # Old firmware repeats the magic where newer ones put RSSI and frame control.
+        old = headers.view("<u2")[:, 1] == 0x1111
+        rssi = np.where(old, np.nan, headers[:, 2].view(np.int8)).astype(np.float32)
+        starts, view = self.starts[members.reshape(-1)] + _HEADER, self._view
+        chip = kind.device.split()[1]
+        return Batch(
+            kind,
+            self._times[lead],
+            rssi,
+            (headers.view("<u2")[:, 5] >> 4).astype(np.int64),
+            lambda: _decode_frames(view, starts, chip, kind),
+        )
+
+
+_CODE = {name: code for code, name in CHIPS.items()}
+
+
+def _decode_frames(
+    view: Bytes, starts: npt.NDArray[np.int64], chip: str, kind: Kind
+) -> npt.NDArray[np.complex64]:
+    """CSI [packets, subcarriers, rx, tx] of datagrams whose CSI begins at ``starts``."""
+    tones, links = len(kind.subcarriers), kind.rx * kind.tx
+    frames = rows(view, starts, 4 * tones)
+    csi = np.empty((len(starts), tones), np.complex64)
+    for at in range(0, len(starts), BLOCK):
+        words = np.ascontiguousarray(frames[at : at + BLOCK]).view("<u4")
+        decode_words(words, chip, out=csi[at : at + BLOCK])
+    if links == 1:
+        return csi[:, :, None, None]
+    packets = csi.reshape(-1, kind.rx, kind.tx, tones)
+    return np.ascontiguousarray(np.moveaxis(packets, 3, 1))  # (packets, tones, rx, tx)
+
+
+def decode_words(
+    words: npt.NDArray[np.uint32], chip: str, *, out: npt.NDArray[np.complex64]
+) -> None:
+    """Decode [frames, tones] words in FFT order into ``out``, subcarriers from low to high."""
+    half = words.shape[1] // 2
+    parts = out.view(np.float32)  # [frames, 2 × tones]: real, imaginary, real, …
+    pairs = _unpack(words, *_PACKED[chip]) if chip in _PACKED else words.view("<i2")
+    parts[:, : 2 * half] = pairs[:, 2 * half :]
+    parts[:, 2 * half :] = pairs[:, : 2 * half]
+
+
+_BITS = 10
+"""A packed frame is scaled so that its largest value has this many bits behind the first."""
+
+
+def _unpack(words: npt.NDArray[np.uint32], mantissa: int, exponent: int) -> npt.NDArray[np.int32]:
+    """[frames, 2 × tones] integers from words of two mantissas with sign and one exponent."""
+    values = words.astype(np.int32)
+    mask = (1 << (mantissa - 1)) - 1
+    real = values >> (exponent + mantissa) & mask
+    imaginary = values >> exponent & mask
+    scale = values & ((1 << exponent) - 1)
+    scale -= (scale >> (exponent - 1)) << exponent  # two's complement
+    size = real | imaginary
+    top = np.where(size > 0, scale + _log2(mantissa - 1)[size], -(1 << (exponent - 1)))
+    highest = np.maximum(top.max(axis=1, initial=-(1 << (exponent - 1)), keepdims=True), -128)
+    shift = scale + (_BITS - highest)
+    pairs = np.empty((len(words), 2 * words.shape[1]), np.int32)
+    for place, magnitude, sign in (
+        (0, real, exponent + 2 * mantissa - 1),
+        (1, imaginary, exponent + mantissa - 1),
+    ):
+        # What is not zero is shifted up by at most _BITS; a zero may be shifted by anything.
+        up = magnitude << np.clip(shift, 0, _BITS)
+        down = magnitude >> np.clip(-shift, 0, 31)
+        result = np.where(shift < -mantissa, 0, np.where(shift < 0, down, up))
+        pairs[:, place::2] = np.where(values >> sign & 1, -result, result)
+    return pairs
+
+
+@lru_cache
+def _log2(bits: int) -> npt.NDArray[np.int32]:
+    """The place of the highest bit of every number of so many bits; of 0 it does not matter."""
+    return np.array([max(n, 1).bit_length() - 1 for n in range(1 << bits)], np.int32)
+
+
+def _u16(view: Bytes, at: npt.NDArray[np.int64], *, big: bool = False) -> npt.NDArray[np.int64]:
+    first, second = view[at].astype(np.int64), view[at + 1].astype(np.int64)
+    return first << 8 | second if big else second << 8 | first
+
+
+def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> None:
+    """Write a capture as a 43455c0 would have recorded it: rounded to int16, times ``scale``.
+
+    Tones that the capture lacks are written as zero. Reading the file back gives ``scale`` times
+    the capture's CSI, within half a unit in the real and the imaginary part; that a capture is
+    synthetic is told by its sender's address, and read back.
+    """
+    path = Path(path)
+    tones = all_tones(capture.bandwidth) if capture.bandwidth in _BANDWIDTH.values() else ()
+    if not set(capture.subcarriers.tolist()) <= set(tones):
+        raise CaptureError(
+            f"{path.name}: {capture.bandwidth} MHz with subcarriers from "
+            f"{capture.subcarriers.min()} to {capture.subcarriers.max()} does not fit a Nexmon "
+            "frame; expected 20, 40 or 80 MHz"
+        )
+    packets, _, cores, streams = capture.csi.shape
+    if cores > 8 or streams > 8:
+        raise CaptureError(f"{path.name}: {cores} × {streams} antennas; Nexmon numbers 8 × 8")
+    full = np.zeros((packets, len(tones), cores, streams, 2), np.float64)
+    places = capture.subcarriers.astype(np.int64) - tones[0]
+    full[..., 0][:, places] = capture.csi.real * scale
+    full[..., 1][:, places] = capture.csi.imag * scale
+    if not np.isfinite(full).all() or np.abs(full).max(initial=0) > 32767:
+        raise CaptureError(
+            f"{path.name}: values up to {np.abs(full).max(initial=0):.6g} do not fit int16; "
+            "give a smaller scale"
+        )
+    words = np.fft.ifftshift(np.rint(full).astype("<i2"), axes=1)
+    words = np.moveaxis(words, 1, 3).reshape(packets * cores * streams, -1)  # (frames, 2 · tones)
+    records = np.repeat(_record_template(capture, words.shape[1] * 2), len(words))
+    frame = np.arange(len(words))
+    packet, link = frame // (cores * streams), frame % (cores * streams)
+    stamps = np.rint(capture.timestamps * 1e6).astype(np.int64)[packet]
+    records["seconds"], records["microseconds"] = np.divmod(stamps, 10**6)
+    heard = np.rint(np.nan_to_num(capture.rssi)).astype(np.int64) & 0xFF
+    records["rssi"] = np.where(np.isnan(capture.rssi), 0x1111, heard | 0x8800)[packet]
+    numbers = np.arange(packets) if capture.sequence is None else capture.sequence
+    records["sequence"] = (numbers[packet] << 4) & 0xFFFF
+    records["link"] = link // streams | link % streams << 3
+    records["csi"] = words
+    with aside(path) as partial:
+        partial.write_bytes(pcap_header() + records.tobytes())
+
+
+def _record_template(capture: Capture, size: int) -> npt.NDArray[np.void]:
+    """One pcap record of a frame with ``size`` bytes of CSI, all but what differs filled in."""
+    head = pcap_record(0, 0, _ethernet(bytes(_HEADER + size)))[: -_HEADER - size]
+    record = np.zeros(
+        1,
+        [
+            ("seconds", "<u4"),
+            ("microseconds", "<u4"),
+            ("rest", f"V{len(head) - 8}"),
+            ("magic", "<u2"),
+            ("rssi", "<u2"),
+            ("sender", "V6"),
+            ("sequence", "<u2"),
+            ("link", "<u2"),
+            ("channel", "<u2"),
+            ("chip", "<u2"),
+            ("csi", "<i2", (size // 2,)),
+        ],
+    )
+    code = next(c for c, b in _BANDWIDTH.items() if b == capture.bandwidth)
+    record["rest"] = np.void(head[8:])
+    record["magic"] = 0x1111
+    record["sender"] = np.void(_SIMULATED.tobytes() if capture.synthetic else _REWRITTEN)
+    record["channel"] = 0xC000 | code << 11 | 42  # 5 GHz, around channel 42
+    record["chip"] = _CODE["43455c0"]
+    return record
+
+
+def _ethernet(datagram: bytes) -> bytes:
+    """The packet in which the firmware sends a datagram; it leaves the UDP checksum out."""
+    size = len(datagram) + 8
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, size + 20, 1, 0, 1, 17, 0, b"\n\n\n\n", b"\xff" * 4)
+    total = sum(struct.unpack(">10H", ip))
+    total = (total & 0xFFFF) + (total >> 16)
+    checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    ip = ip[:10] + struct.pack(">H", checksum) + ip[12:]
+    ports = struct.pack(">HHHH", _PORT, _PORT, size, 0)
+    return b"\xff" * 6 + b"NEXMON" + b"\x08\x00" + ip + ports + datagram

@@ -1,0 +1,251 @@
+"""Reading: captures of any known format, whole, in chunks, or as they come over a wire.
+
+The format is recognised by content. A capture's frames must be alike: of several kinds (widths,
+antennas, chips) the most frequent is kept and the rest is counted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fedapa.csi.capture import Capture
+from fedapa.csi.esp32 import Esp32Decoder, is_esp32
+from fedapa.csi.feitcsi import FeitCsiDecoder, is_feitcsi
+from fedapa.csi.intel5300 import Intel5300Decoder, is_intel5300
+from fedapa.csi.nexmon import NexmonDecoder, check_chip
+from fedapa.csi.pcap import is_pcap
+from fedapa.csi.records import Batch, Decoder, Kind
+from fedapa.errors import CaptureError
+
+__all__ = ["CaptureStream", "read_capture", "read_chunks"]
+
+_HEAD = 1 << 16
+"""The format is recognised within so many bytes."""
+_CHUNK = 1 << 23
+
+_FORMATS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
+    ("nexmon", is_pcap),
+    ("esp32", is_esp32),
+    ("intel5300", is_intel5300),
+    ("feitcsi", is_feitcsi),
+)
+
+
+def read_capture(
+    path: str | Path, chip: str | None = None, *, scaled: bool = False, salvage: bool = False
+) -> Capture:
+    """Read a whole capture file: Nexmon pcap or pcapng, ESP32 CSV, Intel 5300, or FeitCSI.
+
+    Args:
+        path: the file; its format is recognised by its content, not by its name.
+        chip: the Broadcom chip of a Nexmon capture whose frames do not tell it.
+        scaled: Intel 5300 only: scale to signal-to-noise units instead of the card's integers.
+        salvage: leave damaged parts of the file out, counted in ``skipped``, instead of raising.
+
+    Raises:
+        CaptureError: naming file, offset, what was found and what was expected.
+    """
+    path = Path(path)
+    data = _read(path)
+    decoder = _decoder(path.name, data[:_HEAD], chip=chip, scaled=scaled, salvage=salvage)
+    batches = decoder.read(data)
+    kind, minority = _majority(decoder, _sizes(batches))
+    kept = [batch for batch in batches if batch.kind == kind]
+    return _capture(kept, skipped=_skipped(decoder, minority))
+
+
+def read_chunks(
+    path: str | Path,
+    chip: str | None = None,
+    *,
+    scaled: bool = False,
+    salvage: bool = False,
+    size: int = _CHUNK,
+) -> Iterator[Capture]:
+    """Read a capture file of any length in bounded memory: captures of about ``size`` bytes each.
+
+    Together they hold the packets of ``read_capture``. The file is passed over twice: first to
+    learn which kind of frame prevails, then to decode. What was skipped is told by the last one.
+    """
+    path = Path(path)
+    if size < 1:
+        raise ValueError(f"size is {size}; chunks need at least one byte")
+    totals: Counter[Kind] = Counter()
+    decoder, batches = _pass(path, chip, scaled, salvage, size)
+    for batch in batches:
+        totals[batch.kind] += len(batch)
+    kind, minority = _majority(decoder, totals)
+    skipped = _skipped(decoder, minority)
+    found = decoder.chip if isinstance(decoder, NexmonDecoder) else chip
+    _, batches = _pass(path, found, scaled, salvage, size)
+    left = totals[kind]
+    for batch in batches:
+        if batch.kind == kind:
+            left -= len(batch)
+            yield _capture([batch], skipped={} if left else skipped)
+
+
+def _pass(
+    path: Path, chip: str | None, scaled: bool, salvage: bool, size: int
+) -> tuple[Decoder, Iterator[Batch]]:
+    _check_file(path)
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    decoder = _decoder(path.name, head, chip=chip, scaled=scaled, salvage=salvage)
+
+    def batches() -> Iterator[Batch]:
+        try:
+            with path.open("rb") as file:
+                while data := file.read(size):
+                    yield from decoder.feed(data)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        yield from decoder.finish()
+
+    return decoder, batches()
+
+
+class CaptureStream:
+    """Live CSI: bytes in, captures out; after garbage it finds the next sound frame.
+
+    Args:
+        name: what to call the source in messages.
+        chip: see ``read_capture``.
+        scaled: see ``read_capture``.
+    """
+
+    def __init__(
+        self, name: str = "stream", chip: str | None = None, *, scaled: bool = False
+    ) -> None:
+        self._name = name
+        self._chip = check_chip(chip)
+        self._scaled = scaled
+        self._head = b""
+        self._decoder: Decoder | None = None
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """Frames left out so far, by reason."""
+        return dict(self._decoder.skipped) if self._decoder is not None else {}
+
+    def feed(self, data: bytes) -> list[Capture]:
+        """Take the next bytes; return the packets they completed, one capture per kind of frame."""
+        if self._decoder is None:
+            self._head += data
+            try:
+                self._decoder = _decoder(
+                    self._name, self._head, chip=self._chip, scaled=self._scaled, salvage=True
+                )
+            except CaptureError:
+                # Too little to tell, or the end of something else: wait for more, but not forever.
+                if len(self._head) > _HEAD:
+                    raise
+                return []
+            data, self._head = self._head, b""
+        return [_capture([batch], skipped={}) for batch in self._decoder.feed(data)]
+
+    def finish(self) -> list[Capture]:
+        """The stream has ended: return what was held back."""
+        if self._decoder is None:
+            return []
+        return [_capture([batch], skipped={}) for batch in self._decoder.finish()]
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        raise CaptureError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+
+
+def _read(path: Path) -> bytes:
+    _check_file(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> CaptureError:
+    return CaptureError(f"{path}: cannot be read: {error.strerror or error}")
+
+
+def _decoder(name: str, head: bytes, *, chip: str | None, scaled: bool, salvage: bool) -> Decoder:
+    found = next((form for form, recognises in _FORMATS if recognises(head)), None)
+    check_chip(chip)
+    if chip is not None and found not in ("nexmon", None):
+        raise CaptureError(
+            f"{name}: chip='{chip}' is for Nexmon captures, this is {found}; leave it out"
+        )
+    if scaled and found not in ("intel5300", None):
+        raise CaptureError(f"{name}: only Intel 5300 logs can be scaled, this is {found}")
+    if found == "nexmon":
+        return NexmonDecoder(name, chip=chip, salvage=salvage)
+    if found == "intel5300":
+        return Intel5300Decoder(name, scaled=scaled, salvage=salvage)
+    if found == "feitcsi":
+        return FeitCsiDecoder(name, salvage=salvage)
+    if found == "esp32":
+        return Esp32Decoder(name, salvage=salvage)
+    begins = f"begins with {head[:16].hex(' ')}" if head else "is empty"
+    raise CaptureError(
+        f"{name}@0: {begins}; expected a Nexmon pcap or pcapng, ESP32 lines with CSI_DATA, an "
+        "Intel 5300 log or a FeitCSI file"
+    )
+
+
+def _sizes(batches: list[Batch]) -> Counter[Kind]:
+    totals: Counter[Kind] = Counter()
+    for batch in batches:
+        totals[batch.kind] += len(batch)
+    return totals
+
+
+def _majority(decoder: Decoder, totals: Counter[Kind]) -> tuple[Kind, Counter[str]]:
+    """The most frequent kind, the first of equals, and how many packets of others there are."""
+    if not totals:
+        reasons = ", ".join(f"{count} × {reason}" for reason, count in decoder.skipped.items())
+        at, _ = decoder.first_skipped or (0, "")
+        raise CaptureError(
+            f"{decoder.name}@{at}: no usable CSI frame; found {reasons or 'nothing'}; expected "
+            "at least one"
+        )
+    kind = max(totals, key=lambda each: totals[each])
+    minority = Counter(
+        {f"{other}, where most are {kind}": n for other, n in totals.items() if other != kind}
+    )
+    return kind, minority
+
+
+def _skipped(decoder: Decoder, minority: Counter[str]) -> dict[str, int]:
+    return dict(sorted((decoder.skipped + minority).items()))
+
+
+def _capture(batches: list[Batch], *, skipped: dict[str, int]) -> Capture:
+    kind = batches[0].kind
+    if len(batches) == 1:
+        csi = batches[0].decode()
+    else:
+        packets = sum(map(len, batches))
+        csi = np.empty((packets, len(kind.subcarriers), kind.rx, kind.tx), np.complex64)
+        at = 0
+        for batch in batches:
+            csi[at : at + len(batch)] = batch.decode()
+            at += len(batch)
+    return Capture(
+        csi=csi,
+        timestamps=np.concatenate([batch.timestamps for batch in batches]),
+        rssi=np.concatenate([batch.rssi for batch in batches]),
+        device=kind.device,
+        bandwidth=kind.bandwidth,
+        subcarriers=np.array(kind.subcarriers, np.int16),
+        synthetic=kind.synthetic,
+        skipped=skipped,
+        sequence=np.concatenate([batch.sequence for batch in batches])
+        if kind.sequence_bits
+        else None,
+        sequence_bits=kind.sequence_bits,
+    )

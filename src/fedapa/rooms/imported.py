@@ -1,0 +1,495 @@
+"""Imported rooms: trees of captures become a store, labelled by their paths or by a manifest.
+
+What was imported is remembered by the content of its files: importing again adds only what is new,
+and one recording cannot get two labels.
+"""
+
+import csv
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedapa.csi.capture import Capture
+from fedapa.csi.reading import read_chunks
+from fedapa.errors import CaptureError, DataError, nearest
+from fedapa.windows.append import Piece, StoreAppender, append_store
+from fedapa.windows.clean import EMPTY, Amplitudes, clean, low_pass, resample
+from fedapa.windows.store import Label, check_name
+
+__all__ = [
+    "Imported",
+    "Preparation",
+    "Source",
+    "import_captures",
+    "sources_by_manifest",
+    "sources_by_pattern",
+]
+
+_COLUMNS = ("file", "room", "count", "label", "day", "start", "end")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One capture file, or a stretch of one, and what it shows."""
+
+    path: Path
+    room: str
+    label: Label
+    day: str
+    name: str
+    """Of the recording in the store."""
+    start: float | None = None
+    """Seconds from the file's first packet; None is its beginning."""
+    end: float | None = None
+    """None is its end."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How captures are read and cleaned on their way into the store."""
+
+    chip: str | None = None
+    salvage: bool = False
+    skip_unreadable: bool = False
+    """Leave out files that are no captures or damaged, instead of stopping."""
+    gate: float = EMPTY
+    rate: float | None = None
+    """Resample to so many packets a second."""
+    longest_gap: float = 0.5
+    """When resampling: part a recording where nothing came for so many seconds."""
+    low_pass: float | None = None
+    """Hz."""
+
+
+@dataclass
+class Imported:
+    """What came of the files of one room, day and label."""
+
+    room: str
+    day: str
+    label: Label
+    files: int = 0
+    recordings: int = 0
+    packets: int = 0
+    seconds: float = 0.0
+    known: int = 0
+    """Files that were in the store already."""
+    copies: int = 0
+    """Files that are in the store for another room too: what is tested there was trained here."""
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def sources_by_pattern(folder: Path, pattern: str) -> tuple[list[Source], list[Path]]:
+    """The files below ``folder`` whose path fits, and those whose path does not.
+
+    ``{room}``, ``{day}``, and ``{count}`` or ``{label}`` say what a part of the path means; any
+    other name in braces fits too and only tells recordings apart. ``*`` fits anything within one
+    part of the path.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; with a pattern the source is a folder")
+    expression, names = _expression(pattern)
+    sources, others = [], []
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files:
+        relative = path.relative_to(folder).as_posix()
+        match = expression.fullmatch(relative)
+        if match is None:
+            others.append(path)
+            continue
+        found = match.groupdict()
+        sources.append(
+            Source(
+                path,
+                room=check_name(found["room"], f"{relative}: room"),
+                label=int(found["count"]) if "count" in names else found["label"],
+                day=found.get("day", ""),
+                name=_recording_name(relative, found["room"]),
+            )
+        )
+    if not sources:
+        example = f", e.g. {others[0].relative_to(folder).as_posix()}" if others else ""
+        raise DataError(
+            f"{folder}: none of {len(files)} files fits the pattern '{pattern}'{example}"
+        )
+    return sources, others
+
+
+def _expression(pattern: str) -> tuple[re.Pattern[str], set[str]]:
+    names: list[str] = []
+    parts = []
+    for literal, name in re.findall(r"([^{}]+)|\{(\w*)\}", pattern):
+        if literal:
+            parts.append("[^/]*".join(re.escape(piece) for piece in literal.split("*")))
+        elif not name.isidentifier() or name in names:
+            raise DataError(f"pattern '{pattern}': '{{{name}}}' is no name or is there twice")
+        else:
+            names.append(name)
+            parts.append(rf"(?P<{name}>\d+)" if name == "count" else rf"(?P<{name}>[^/]+?)")
+    if re.sub(r"\{\w*\}", "", pattern).count("{") or re.sub(r"\{\w*\}", "", pattern).count("}"):
+        raise DataError(f"pattern '{pattern}': braces hold one word, e.g. {{room}}")
+    if "room" not in names or ("count" in names) == ("label" in names):
+        raise DataError(
+            f"pattern '{pattern}': needs {{room}} and either {{count}}, for people, or {{label}}, "
+            "for categories; e.g. '{room}/{day}/P={count}.pcap'"
+        )
+    return re.compile("".join(parts)), set(names)
+
+
+def _recording_name(relative: str, room: str) -> str:
+    """A path as the name of a recording: without suffix, and without the room where it leads."""
+    stem = relative.removeprefix(f"{room}/")
+    stem = stem[: -len(suffix)] if (suffix := Path(stem).suffix) else stem
+    return _short_name(stem)
+
+
+def _short_name(text: str) -> str:
+    name = re.sub(r"[^\w.=,+-]+", " ", text.replace("/", " ")).strip(" .=,+-")
+    if not name or len(name) > 60:
+        # What is cut off may be all that tells two recordings apart.
+        digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+        name = f"{name[:48]} {digest}".strip()
+    return name
+
+
+def sources_by_manifest(path: Path) -> list[Source]:
+    """The files that a CSV names, relative to where it lies.
+
+    Columns: file, room, count or label, and optionally day, start and end in seconds from the
+    file's first packet.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file, restkey="beyond", strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as CSV: {error}") from error
+    if not rows:
+        raise DataError(f"{path}: no rows; expected a header and one row a recording")
+    columns = set(rows[0])
+    for column in sorted(columns - set(_COLUMNS) - {"beyond"}):
+        raise DataError(f"{path}: column '{column}' is unknown; {nearest(column, _COLUMNS)}")
+    if not {"file", "room"} <= columns or ("count" in columns) == ("label" in columns):
+        raise DataError(
+            f"{path}: columns are {', '.join(sorted(columns))}; expected file, room, either count "
+            "or label, and perhaps day, start, end"
+        )
+    return [_manifest_row(path, line, row) for line, row in enumerate(rows, start=2)]
+
+
+def _manifest_row(path: Path, line: int, row: Mapping[str, str | None]) -> Source:
+    place = f"{path}, line {line}"
+    if row.get("beyond") or any(value is None for value in row.values()):
+        raise DataError(f"{place}: has another number of fields than the header")
+    values = {column: (value or "").strip() for column, value in row.items()}
+    for column in ("file", "room", "count" if "count" in values else "label"):
+        if not values[column]:
+            raise DataError(f"{place}: '{column}' is empty")
+    label: Label = values["label"] if "label" in values else _count(values["count"], place)
+    start, end = (_seconds(values.get(column, ""), column, place) for column in ("start", "end"))
+    if (start or 0.0) >= (np.inf if end is None else end):
+        raise DataError(f"{place}: start {start:g} is not before end {end:g}")
+    file = path.parent / values["file"]
+    if not file.is_file():
+        raise DataError(f"{place}: {values['file']}: no such file beside the manifest")
+    stretch = "" if start is None and end is None else f" {start or 0:g}-{end or 'end'}"
+    return Source(
+        file,
+        room=check_name(values["room"], f"{place}: room"),
+        label=label,
+        day=values.get("day", ""),
+        name=_short_name(f"{Path(values['file']).with_suffix('').as_posix()}{stretch}"),
+        start=start,
+        end=end,
+    )
+
+
+def _count(text: str, place: str) -> int:
+    if not re.fullmatch(r"\d{1,6}", text):
+        raise DataError(f"{place}: count '{text}' is no number of people; use label for categories")
+    return int(text)
+
+
+def _seconds(text: str, column: str, place: str) -> float | None:
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not 0 <= value < np.inf:
+        raise DataError(f"{place}: {column} '{text}' is no number of seconds")
+    return value
+
+
+def import_captures(
+    sources: Sequence[Source],
+    out: Path,
+    *,
+    preparation: Preparation | None = None,
+    window: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Imported]:
+    """Read, clean and add captures to the store at ``out``, all of them or none.
+
+    ``window`` is noted in the store as the window length that suits these recordings.
+    """
+    preparation = preparation or Preparation()
+    _refuse_overlaps(sources)
+    digests = {path: _digest(path) for path in sorted({source.path for source in sources})}
+    rows: dict[tuple[str, str, str], Imported] = {}
+    with append_store(out) as store:
+        known = _known(store)
+        taken = {(room, name) for room, name, _ in store.recordings()}
+        _refuse_mixed_labels(sources, store, out)
+        for number, source in enumerate(sources):
+            if progress:
+                progress(number, len(sources))
+            key = (source.room, source.day, repr(source.label))
+            row = rows.setdefault(key, Imported(source.room, source.day, source.label))
+            row.files += 1
+            identity = _identity(digests[source.path], source)
+            earlier = known.setdefault(identity, {})
+            for other in earlier.values():
+                _refuse_second_label(source, other, out)
+            if source.room in earlier:
+                row.known += 1
+                continue
+            row.copies += bool(earlier)
+            earlier[source.room] = source
+            if (source.room, source.name) in taken:
+                raise DataError(
+                    f"{source.path}: room '{source.room}' in {out.name} has another recording "
+                    f"named '{source.name}'; rename the file, or start a new store"
+                )
+            notes = {"source": source.path.name, "content": identity}
+            _add(store, source, row, preparation, notes)
+        if window is not None:
+            store.note({"window": window})
+        if not any(row.recordings or row.known for row in rows.values()):
+            left_out = sum((row.left_out for row in rows.values()), Counter[str]())
+            reasons = ", ".join(f"{n} × {reason}" for reason, n in left_out.most_common(5))
+            raise DataError(
+                f"nothing was left to import: {reasons or 'no packets'}; look at a file with "
+                "'fedapa inspect', or keep half-empty frames with --gate 0"
+            )
+    return list(rows.values())
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def _identity(digest: str, source: Source) -> str:
+    return f"{digest} {source.start or 0:g} {'end' if source.end is None else f'{source.end:g}'}"
+
+
+def _known(store: StoreAppender) -> dict[str, dict[str, Source]]:
+    """What was imported before, by content and room."""
+    known: dict[str, dict[str, Source]] = {}
+    for room, name, notes in store.recordings():
+        if "content" in notes:
+            label, day = _plain_label(notes["label"]), str(notes["day"])
+            source = Source(Path(str(notes["source"])), room, label, day, name)
+            known.setdefault(str(notes["content"]), {})[room] = source
+    return known
+
+
+def _plain_label(value: Any) -> Label:
+    return str(value) if isinstance(value, str) else int(value)
+
+
+def _refuse_second_label(source: Source, earlier: Source, out: Path) -> None:
+    if source.label != earlier.label:
+        raise DataError(
+            f"{source.path}: labelled {source.label!r}, but the same recording is labelled "
+            f"{earlier.label!r} as '{earlier.name}' of room '{earlier.room}' in {out.name}; which "
+            "is it?"
+        )
+
+
+def _refuse_overlaps(sources: Sequence[Source]) -> None:
+    """A stretch of a file may be imported once, under one label."""
+    by_path: dict[Path, list[Source]] = {}
+    for source in sources:
+        by_path.setdefault(source.path.resolve(), []).append(source)
+    for stretches in by_path.values():
+        stretches.sort(key=lambda each: each.start or 0.0)
+        for one, other in pairwise(stretches):
+            if one.end is None or one.end > (other.start or 0.0):
+                same = one.label == other.label and one.room == other.room
+                raise DataError(
+                    f"{one.path}: two {'equal' if same else 'contradictory'} labels for the "
+                    f"seconds from {other.start or 0:g} on: {one.label!r} in '{one.room}' and "
+                    f"{other.label!r} in '{other.room}'"
+                )
+    names = Counter((source.room, source.name) for source in sources)
+    for (room, name), times in sorted(names.items()):
+        if times > 1:
+            raise DataError(
+                f"{times} files of room '{room}' would be named '{name}'; rename them, or let the "
+                "pattern name more parts of the path"
+            )
+
+
+def _refuse_mixed_labels(sources: Sequence[Source], store: StoreAppender, out: Path) -> None:
+    kinds = {type(source.label).__name__ for source in sources}
+    kinds |= {type(_plain_label(notes["label"])).__name__ for _, _, notes in store.recordings()}
+    if len(kinds) > 1:
+        raise DataError(
+            f"{out}: counts and categories do not go into one store; use another --out, or name "
+            "both {count} or both {label}"
+        )
+
+
+def _add(
+    store: StoreAppender,
+    source: Source,
+    row: Imported,
+    preparation: Preparation,
+    notes: Mapping[str, Any],
+) -> None:
+    """One source into the store; what it gave and lost goes into ``row``."""
+    try:
+        pieces = _Pieces(store, source, preparation)
+        parts = pieces.parts()
+        for number, part in enumerate(parts):
+            name = source.name if pieces.whole else f"{source.name} part {number + 1}"
+            packets = store.add_stream(
+                source.room, name, part, label=source.label, day=source.day, notes=notes
+            )
+            row.recordings += packets > 0
+            row.packets += packets
+    except CaptureError as error:
+        if not preparation.skip_unreadable:
+            raise DataError(f"{error} (--skip-unreadable leaves such files out)") from error
+        row.left_out["unreadable files"] += 1
+        return
+    row.seconds += pieces.seconds
+    row.left_out += pieces.left_out
+
+
+class _Pieces:
+    """Reads one source; its room is added to the store with the first packets that are left."""
+
+    def __init__(self, store: StoreAppender, source: Source, preparation: Preparation) -> None:
+        self._store = store
+        self._source = source
+        self._how = preparation
+        self.whole = preparation.rate is None
+        self.left_out: Counter[str] = Counter()
+        self.seconds = 0.0
+        self._room_checked = False
+
+    def parts(self) -> Iterator[Iterator[Piece]]:
+        """The recordings that come of the source, each in pieces; one, unless it is parted."""
+        # Look into the file before the store is touched: the room needs to know its device.
+        stream = self._cleaned()
+        first = next(stream, None)
+        if first is None:
+            return
+        if self._how.rate is None and self._how.low_pass is None:
+            yield ((each.amplitude, each.timestamps) for each in _chain(first, stream))
+            return
+        everything = _joined([first, *stream])
+        evened = (
+            (everything,)
+            if self._how.rate is None
+            else resample(everything, rate=self._how.rate, longest_gap=self._how.longest_gap)
+        )
+        self.whole = len(evened) == 1
+        for part in evened:
+            self.left_out += Counter(part.dropped)
+            smooth = part
+            if self._how.low_pass is not None:
+                smooth = self._smoothed(part)
+            yield iter([(smooth.amplitude, smooth.timestamps)])
+
+    def _smoothed(self, part: Amplitudes) -> Amplitudes:
+        assert self._how.low_pass is not None
+        steps = np.diff(part.timestamps)
+        usual = float(np.median(steps)) if len(steps) else 0.0
+        rate = self._how.rate or (1 / usual if usual > 0 else 0.0)
+        return low_pass(part, cutoff=self._how.low_pass, rate=rate)
+
+    def _cleaned(self) -> Iterator[Amplitudes]:
+        origin: float | None = None
+        first: float | None = None
+        source = self._source
+        chunks = read_chunks(source.path, self._how.chip, salvage=self._how.salvage)
+        for chunk in chunks:
+            origin = float(chunk.timestamps[0]) if origin is None else origin
+            self.left_out += Counter(chunk.skipped)
+            inside = _between(chunk, origin, source.start, source.end)
+            if not inside.packets:
+                continue
+            cleaned = clean(inside, gate=self._how.gate)
+            self.left_out += Counter(cleaned.dropped)
+            if len(cleaned.amplitude):
+                self._check_room(inside, cleaned)
+                first = float(cleaned.timestamps[0]) if first is None else first
+                self.seconds = max(0.0, float(cleaned.timestamps[-1]) - first)
+                yield cleaned
+
+    def _check_room(self, capture: Capture, cleaned: Amplitudes) -> None:
+        if self._room_checked:
+            return
+        self._room_checked = True
+        room, links = self._source.room, cleaned.amplitude.shape[2]
+        about = {
+            "device": capture.device,
+            "bandwidth": capture.bandwidth,
+            "subcarriers": cleaned.subcarriers,
+            "links": links,
+        }
+        if room not in self._store.rooms():
+            self._store.add_room(room, synthetic=capture.synthetic, about=about)
+            return
+        there = self._store.about(room)
+        for name, value in {**about, "synthetic": capture.synthetic}.items():
+            if name not in there or not np.array_equal(there[name], value):
+                raise DataError(
+                    f"{self._source.path}: {name} is {_brief(value)}, the recordings of room "
+                    f"'{room}' before it have {_brief(there.get(name))}; give it a room of its own"
+                )
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{len(value)} from {value[0]} to {value[-1]}"
+    return str(value)
+
+
+def _chain(first: Amplitudes, others: Iterator[Amplitudes]) -> Iterator[Amplitudes]:
+    yield first
+    yield from others
+
+
+def _joined(parts: Sequence[Amplitudes]) -> Amplitudes:
+    return replace(
+        parts[0],
+        amplitude=np.concatenate([part.amplitude for part in parts]),
+        timestamps=np.concatenate([part.timestamps for part in parts]),
+        dropped={},
+    )
+
+
+def _between(capture: Capture, origin: float, start: float | None, end: float | None) -> Capture:
+    if start is None and end is None:
+        return capture
+    since = np.round(capture.timestamps - origin, 6)  # clocks count microseconds
+    inside = (since >= (start or 0.0)) & (since < (np.inf if end is None else end))
+    return replace(
+        capture,
+        csi=capture.csi[inside],
+        timestamps=capture.timestamps[inside],
+        rssi=capture.rssi[inside],
+        sequence=None if capture.sequence is None else capture.sequence[inside],
+    )

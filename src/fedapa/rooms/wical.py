@@ -1,0 +1,107 @@
+"""Wi-CaL: a public set of features, not packets, in its own layout.
+
+Its tree is ``<room>/sess<day>/P=<count>.csv``, perhaps below ``datasets``: one row a window, 420
+numbers without a header. An ``.npz`` of the same rows with the arrays X, room, sess, y and pos
+will do as well. One room on one day becomes one room of the store: the same room is measured
+differently on another day, and that is what the federation is for.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fedapa.errors import DataError
+from fedapa.rooms.imported import Imported
+from fedapa.windows.store import check_name, write_store
+
+__all__ = ["import_wical"]
+
+_FEATURES = 420
+_PATH = re.compile(r"(?:.*/)?(?P<room>[^/]+)/sess(?P<day>[^/]+)/P=(?P<count>\d+)\.csv")
+
+
+@dataclass(frozen=True, eq=False)
+class _Recording:
+    room: str
+    day: str
+    count: int
+    features: npt.NDArray[np.float32]
+
+
+def import_wical(source: Path, out: Path) -> list[Imported]:
+    """Make a store of the set's counting part; ``source`` is its tree or its ``.npz``."""
+    recordings = _from_npz(source) if source.is_file() else _from_tree(source)
+    rows: list[Imported] = []
+    with write_store(out) as store:
+        rooms: set[str] = set()
+        for each in recordings:
+            room = check_name(f"{each.room} day {each.day}", "room")
+            if room not in rooms:
+                about = {"device": "wi-cal features"}
+                store.add_room(room, synthetic=False, about=about)
+                rooms.add(room)
+            store.add_features(
+                room, f"P={each.count}", label=each.count, features=each.features, day=each.day
+            )
+            rows.append(
+                Imported(room, each.day, each.count, 1, recordings=1, packets=len(each.features))
+            )
+        if not rows:
+            raise DataError(
+                f"{source}: no file is named like <room>/sess<day>/P=<count>.csv; give the folder "
+                "that holds the rooms"
+            )
+    return rows
+
+
+def _from_tree(folder: Path) -> Iterator[_Recording]:
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder or file")
+    for path in sorted(folder.rglob("P=*.csv")):
+        match = _PATH.fullmatch(path.relative_to(folder.parent).as_posix())
+        if match is None:
+            raise DataError(f"{path}: expected a path like <room>/sess<day>/P=<count>.csv")
+        yield _Recording(match["room"], match["day"], int(match["count"]), _rows(path))
+
+
+def _rows(path: Path) -> npt.NDArray[np.float32]:
+    try:
+        values = np.loadtxt(path, np.float32, delimiter=",", ndmin=2, encoding="utf-8")
+    except (OSError, ValueError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: expected rows of {_FEATURES} numbers: {error}") from error
+    return _checked(values, str(path))
+
+
+def _checked(values: npt.NDArray[np.float32], place: str) -> npt.NDArray[np.float32]:
+    if values.ndim != 2 or values.shape[1] != _FEATURES or not len(values):
+        raise DataError(f"{place}: {values.shape} values; expected rows of {_FEATURES}")
+    if not np.isfinite(values).all():
+        row = int((~np.isfinite(values)).any(axis=1).argmax())
+        raise DataError(f"{place}: row {row} holds NaN or infinity")
+    return values
+
+
+def _from_npz(path: Path) -> Iterator[_Recording]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            features, room, day, count, place = (
+                arrays[name] for name in ("X", "room", "sess", "y", "pos")
+            )
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(
+            f"{path}: expected an .npz with the arrays X, room, sess, y and pos: {error}"
+        ) from error
+    features = _checked(np.asarray(features, np.float32), str(path))
+    if not all(array.shape == (len(features),) for array in (room, day, count, place)):
+        raise DataError(f"{path}: X has {len(features)} rows, another array has not")
+    keys = np.char.add(np.char.add(room, "\n"), day)
+    for key in np.unique(keys):
+        for people in np.unique(count[keys == key]):
+            mine = np.flatnonzero((keys == key) & (count == people))
+            mine = mine[np.argsort(place[mine], kind="stable")]
+            name, session = str(key).split("\n")
+            yield _Recording(name, session.removeprefix("sess"), int(people), features[mine])

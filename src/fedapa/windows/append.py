@@ -1,0 +1,117 @@
+"""Adding to a store: recordings of any length, a piece at a time, all of them or none.
+
+A store that exists is copied aside, the copy is added to, and only a finished copy takes its
+place: whatever happens, there is a whole store at the path.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from fedapa.files import aside
+from fedapa.windows.store import Label, Store, StoreWriter, write_store
+
+__all__ = ["StoreAppender", "append_store"]
+
+Piece = tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]
+"""amplitude [packets, subcarriers, links] and timestamps [packets]."""
+
+
+class StoreAppender(StoreWriter):
+    """Adds rooms and recordings to a store that may have some; made by ``append_store``."""
+
+    def rooms(self) -> tuple[str, ...]:
+        """Rooms that are there already, sorted."""
+        return tuple(sorted(self._file))
+
+    def about(self, room: str) -> dict[str, Any]:
+        """What is noted about a room."""
+        return dict(self._file[room].attrs)
+
+    def recordings(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Room, recording and what is noted about it, for all that is there already."""
+        for room in self.rooms():
+            for name in sorted(self._file[room]):
+                yield room, name, dict(self._file[room][name].attrs)
+
+    def add_stream(
+        self,
+        room: str,
+        name: str,
+        pieces: Iterable[Piece],
+        *,
+        label: Label,
+        day: str = "",
+        notes: Mapping[str, Any] | None = None,
+    ) -> int:
+        """One take, written as its pieces come; returns its packets. One without is not kept."""
+        group = self._new(room, name, label, day, 0.0)
+        for key, value in sorted((notes or {}).items()):
+            group.attrs[key] = value
+        rows: h5py.Dataset | None = None
+        stamps: h5py.Dataset | None = None
+        packets = 0
+        for amplitude, timestamps in pieces:
+            if not len(amplitude):
+                continue
+            if rows is None or stamps is None:
+                rows, stamps = _datasets(group, amplitude)
+            for dataset, values in ((rows, amplitude), (stamps, timestamps)):
+                dataset.resize(packets + len(values), axis=0)
+                dataset[packets:] = values
+            packets += len(amplitude)
+        if stamps is None:
+            del self._file[room][name]
+            return 0
+        group.attrs["rate"] = _rate(stamps[:])
+        return packets
+
+
+def _datasets(
+    group: h5py.Group, amplitude: npt.NDArray[np.float32]
+) -> tuple[h5py.Dataset, h5py.Dataset]:
+    subcarriers, links = amplitude.shape[1:]
+    # About 256 KB a chunk: a window of 1000 × 242 touches a handful of them. A short recording
+    # comes in one piece and gets a chunk of its own size: chunks are stored whole.
+    chunk = max(1, min(len(amplitude), 2**18 // (subcarriers * links * 4)))
+    return (
+        group.create_dataset(
+            "amplitude",
+            (0, subcarriers, links),
+            np.float32,
+            maxshape=(None, subcarriers, links),
+            chunks=(chunk, subcarriers, links),
+        ),
+        group.create_dataset(
+            "timestamps", (0,), np.float64, maxshape=(None,), chunks=(min(len(amplitude), 2**12),)
+        ),
+    )
+
+
+def _rate(timestamps: npt.NDArray[np.float64]) -> float:
+    """Packets a second, by the middle interval: gaps do not count."""
+    steps = np.diff(timestamps)
+    middle = float(np.median(steps[steps > 0])) if (steps > 0).any() else 0.0
+    return 1 / middle if middle > 0 else 0.0
+
+
+@contextlib.contextmanager
+def append_store(path: str | Path) -> Iterator[StoreAppender]:
+    """A store to add to, new or not; it changes at ``path`` when the block ends well."""
+    path = Path(path)
+    if not path.exists():
+        with write_store(path) as writer:
+            yield StoreAppender(writer._file)
+        return
+    with Store(path):
+        pass  # is it one, and of a version we know?
+    with aside(path) as partial:
+        shutil.copyfile(path, partial)
+        with h5py.File(partial, "r+") as file:
+            yield StoreAppender(file)

@@ -1,0 +1,149 @@
+"""The mutation run: any bytes give a Capture or a CaptureError, soon and in little memory.
+
+``make fuzz`` runs it over every format; the tests run a few thousand inputs of it.
+"""
+
+import argparse
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from fedapa.csi.capture import Capture
+from fedapa.csi.reading import CaptureStream, read_capture, read_chunks
+from fedapa.errors import CaptureError
+from tests.csi.capture_bytes import SEEDS
+
+_NUMBERS = (0, 1, 2, 3, 4, 7, 8, 15, 16, 127, 128, 255, 256, 1000, 32767, 32768, 65535)
+_WIDE = (0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 100_000, 262_144, 262_145, 1 << 24)
+_SECONDS = 5.0
+_MEMORY = 64 << 20
+
+
+def mutate(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
+    """A few random changes of the kinds that damaged and hostile files show."""
+    out = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+        if not out:
+            break
+        at = rng.randrange(len(out))
+        kind = rng.randrange(9)
+        if kind == 0:
+            out[at] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            out[at] = rng.choice((0, 1, 127, 128, 255, ord(","), ord("\n"), ord("["), ord("-")))
+        elif kind == 2:
+            size = rng.choice((2, 4))
+            number = rng.choice(_NUMBERS if size == 2 else _NUMBERS + _WIDE)
+            out[at : at + size] = number.to_bytes(size, rng.choice(("little", "big")))
+        elif kind == 3:
+            del out[at:]
+        elif kind == 4:
+            del out[at : at + rng.choice((1, 2, 4, 16, 100))]
+        elif kind == 5:
+            out[at:at] = rng.randbytes(rng.choice((1, 2, 4, 16, 100)))
+        elif kind == 6:
+            out[at:at] = out[max(0, at - rng.randrange(400)) : at]
+        elif kind == 7:
+            other = rng.choice(others)
+            cut = rng.randrange(len(other))
+            out[at:] = other[cut:]
+        else:
+            # The first bytes decide most: change them more often than chance would.
+            out[rng.randrange(min(64, len(out)))] = rng.randrange(256)
+    return bytes(out)
+
+
+def check_capture(capture: Capture) -> None:
+    """What every capture promises."""
+    packets, tones, rx, tx = capture.csi.shape
+    assert packets > 0 and tones > 0 and rx > 0 and tx > 0
+    assert capture.csi.dtype == np.complex64
+    assert np.isfinite(capture.csi).all()
+    assert capture.timestamps.shape == capture.rssi.shape == (packets,)
+    assert np.isfinite(capture.timestamps).all()
+    assert capture.subcarriers.shape == (tones,)
+    assert (np.diff(capture.subcarriers) > 0).all()
+    assert all(count > 0 for count in capture.skipped.values())
+
+
+def try_bytes(data: bytes, path: Path, rng: random.Random) -> str:
+    """Read bytes in each way there is; returns what came of it."""
+    path.write_bytes(data)
+    outcome = "capture"
+    try:
+        check_capture(read_capture(path))
+    except CaptureError as error:
+        outcome = "error"
+        assert path.name in str(error), error
+    way = rng.randrange(3)
+    try:
+        if way == 0:
+            check_capture(read_capture(path, salvage=True))
+        elif way == 1:
+            for chunk in read_chunks(path, size=rng.choice((100, 1000, 10_000))):
+                check_capture(chunk)
+        else:
+            stream = CaptureStream(path.name)
+            at = 0
+            while at < len(data):
+                size = rng.choice((1, 50, 700, 5000)) if len(data) < 10_000 else 5000
+                for capture in stream.feed(data[at : at + size]):
+                    check_capture(capture)
+                at += size
+            for capture in stream.finish():
+                check_capture(capture)
+    except CaptureError:
+        pass
+    return outcome
+
+
+def run(form: str, inputs: int, seed: int, folder: Path) -> Counter[str]:
+    """Mutate sound files of one format; an input that breaks a promise raises, and is kept."""
+    rng = random.Random(f"{form} {seed}")
+    seeds = SEEDS[form]
+    others = [data for family in SEEDS.values() for data in family]
+    outcomes: Counter[str] = Counter()
+    path = folder / f"mutated-{form}.bin"
+    for data in seeds:
+        assert try_bytes(data, path, rng) == "capture"
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    for number in range(inputs):
+        data = mutate(rng.choice(seeds), rng, others)
+        began = time.monotonic()
+        try:
+            outcomes[try_bytes(data, path, rng)] += 1
+        except BaseException as error:
+            error.add_note(f"{form}: input {number} of seed {seed}; kept as {path}")
+            raise
+        assert time.monotonic() - began < _SECONDS, f"{path}: took too long"
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        assert grown < _MEMORY + 10 * len(data), f"{path}: took {grown >> 20} MB"
+    return outcomes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=100_000, help="per format")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("formats", nargs="*", default=sorted(SEEDS))
+    options = parser.parse_args()
+    for form in options.formats or sorted(SEEDS):
+        began = time.monotonic()
+        folder = Path(tempfile.mkdtemp(prefix="fedapa-fuzz-"))
+        outcomes = run(form, options.inputs, options.seed, folder)
+        shutil.rmtree(folder)  # only now: a breaking input is kept
+        sys.stdout.write(
+            f"{form}: {options.inputs} inputs, {outcomes['capture']} captures, "
+            f"{outcomes['error']} errors, {time.monotonic() - began:.0f} s\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedapa import CaptureError, read_capture
+from tests.csi.capture_bytes import ESP_CLASSIC, ESP_NEWER, ESP_TOOL, esp_line, esp_values
+
+HEADER = (
+    "type,id,mac,rssi,rate,sig_mode,mcs,bandwidth,smoothing,not_sounding,aggregation,stbc,"
+    "fec_coding,sgi,noise_floor,ampdu_cnt,channel,secondary_channel,local_timestamp,ant,sig_len,"
+    "rx_state,len,first_word,data"
+)
+
+
+def save(tmp_path, *lines):
+    path = tmp_path / "desk.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def by_tone(values, first, below, count):
+    """Tone → value, by the definition: imaginary part first, 0 … below − 1, then the negatives."""
+    pairs = values[2 * first : 2 * (first + count)].reshape(-1, 2)
+    tones = [*range(below), *range(below - count, 0)]
+    return {tone: complex(pair[1], pair[0]) for tone, pair in zip(tones, pairs, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("size", "wide", "stbc", "bandwidth", "first", "below", "count"),
+    [
+        (128, 0, 0, 20, 0, 32, 64),
+        (256, 0, 0, 20, 64, 32, 64),
+        (384, 0, 1, 20, 64, 32, 64),
+        (384, 1, 0, 40, 64, 64, 128),
+        (612, 1, 1, 40, 64, 61, 121),
+        (376, 0, 1, 20, 0, 32, 64),
+        (380, 0, 1, 20, 0, 32, 64),
+    ],
+)
+@pytest.mark.parametrize("form", [ESP_TOOL, ESP_CLASSIC], ids=["tool", "classic"])
+def test_every_buffer_gives_its_best_training_field(
+    tmp_path, form, size, wide, stbc, bandwidth, first, below, count
+):
+    values = esp_values(size, size)
+    capture = read_capture(save(tmp_path, esp_line(form, values, wide=wide, stbc=stbc)))
+    assert capture.bandwidth == bandwidth
+    assert capture.device == ("esp32 ht" if first else "esp32 lltf")
+    truth = by_tone(values, first, below, count)
+    assert capture.subcarriers.tolist() == sorted(truth)
+    np.testing.assert_array_equal(
+        capture.csi[0, :, 0, 0], [truth[tone] for tone in capture.subcarriers.tolist()]
+    )
+
+
+@pytest.mark.parametrize("second", [1, 2])
+@pytest.mark.parametrize(("size", "first"), [(128, 0), (256, 64), (376, 0), (380, 0)])
+def test_twenty_megahertz_beside_a_secondary_channel_rise_from_low_to_high(
+    tmp_path, size, first, second
+):
+    values = esp_values(size, 2)
+    capture = read_capture(save(tmp_path, esp_line(ESP_TOOL, values, second=second, stbc=1)))
+    pairs = values[2 * first : 2 * first + 128].reshape(64, 2)
+    np.testing.assert_array_equal(capture.csi[0, :, 0, 0], pairs[:, 1] + 1j * pairs[:, 0])
+    assert capture.subcarriers.tolist() == list(range(-32, 32))
+
+
+@pytest.mark.parametrize(
+    ("size", "bandwidth", "tones"), [(106, 20, 53), (114, 20, 57), (128, 20, 64), (234, 40, 117)]
+)
+def test_newer_chips_report_from_low_to_high(tmp_path, size, bandwidth, tones):
+    values = esp_values(size, 1)
+    capture = read_capture(save(tmp_path, esp_line(ESP_NEWER, values, number=7)))
+    assert (capture.bandwidth, capture.csi.shape[1]) == (bandwidth, tones)
+    np.testing.assert_array_equal(capture.csi[0, :, 0, 0], values[1::2] + 1j * values[::2])
+    assert capture.sequence.tolist() == [7]
+
+
+def test_a_header_names_columns_of_any_number(tmp_path):
+    """41 columns, as newer builds write: only the header can tell which is which."""
+    names = ["type", "mac", "rssi", *(f"extra{i}" for i in range(33)), "bandwidth", "stbc"]
+    names += ["timestamp", "len", "data"]
+    values = esp_values(128, 3)
+    fields = ["CSI_DATA", "aa", "-44", *["0"] * 33, "0", "0", "5000000", "128"]
+    line = f'{",".join(fields)},"[{" ".join(map(str, values))}]"'
+    capture = read_capture(save(tmp_path, ",".join(names), line))
+    assert (capture.rssi[0], capture.timestamps[0]) == (-44, 5.0)
+    with pytest.raises(CaptureError, match="41 columns without a header that names them"):
+        read_capture(save(tmp_path, line))
+
+
+def test_bad_lines_do_not_spoil_good_ones(tmp_path):
+    good = [esp_line(ESP_CLASSIC, esp_values(128, i), clock=i, number=i) for i in range(5)]
+    capture = read_capture(
+        save(
+            tmp_path,
+            "ets Jun  8 2016 00:22:57",
+            HEADER,
+            good[0],
+            good[1][:200],
+            good[1][:300] + good[2],
+            good[3].replace("[ ", "[ 999 "),
+            good[3].replace("-60", "x60"),
+            good[4],
+            "",
+        )
+    )
+    assert capture.sequence.tolist() == [0, 2, 4]
+    assert capture.skipped == {
+        "buffer of 129 bytes, 128 announced": 1,
+        "cut or garbled line": 2,
+        "interrupted line": 1,
+        "other text": 1,
+    }
+
+
+def test_the_tool_may_print_only_the_legacy_field(tmp_path):
+    line = esp_line(ESP_TOOL, esp_values(128, 0)).replace(",128,[", ",384,[")
+    assert read_capture(save(tmp_path, line)).device == "esp32 lltf"
+
+
+def test_the_clock_is_unwrapped(tmp_path):
+    lines = [esp_line(ESP_TOOL, esp_values(128, 0), clock=c) for c in (2**32 - 1000, 1000)]
+    np.testing.assert_allclose(np.diff(read_capture(save(tmp_path, *lines)).timestamps), [0.002])
+
+
+def test_values_beyond_8_bits_are_refused(tmp_path):
+    line = esp_line(ESP_TOOL, np.array([128, *[0] * 127]))
+    with pytest.raises(CaptureError, match="values that are no 8-bit numbers"):
+        read_capture(save(tmp_path, line))
+
+
+@given(text=st.text(alphabet='CSI_DATA,[]-0123456789 "\r\nx', max_size=400))
+def test_any_text_gives_a_capture_or_an_error(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("text") / "any.csv"
+    path.write_text("CSI_DATA," + text, newline="")
+    with pytest.raises(CaptureError, match=r"any.csv@0: no usable CSI frame"):
+        read_capture(path)

@@ -1,0 +1,358 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedapa.errors import DataError
+from fedapa.rooms.imported import (
+    Preparation,
+    import_captures,
+    sources_by_manifest,
+    sources_by_pattern,
+)
+from fedapa.rooms.simulated import write_simulated
+from fedapa.rooms.simulated_captures import PATTERN, write_simulated_captures
+from fedapa.rooms.wical import import_wical
+from fedapa.windows.store import Store
+from tests.csi.capture_bytes import bfee, intel_csi, intel_file, nexmon_file
+
+
+def tree(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def take(seed: int, packets: int = 12, rx: int = 3) -> bytes:
+    """A take at 100 packets a second that no other seed gives."""
+    return b"".join(
+        bfee(intel_csi(rx, 1, 1000 * seed + i), clock=10_000 * i, count=i) for i in range(packets)
+    )
+
+
+TREE = {
+    "cafe/mon/P=0.dat": take(1),
+    "cafe/mon/P=1.dat": take(2),
+    "cafe/tue/P=1.dat": take(3),
+    "hall/mon/P=0.dat": take(4),
+    "readme.txt": b"hello",
+}
+
+
+def imported(folder: Path, pattern: str, out: Path, **how: object):
+    sources, _ = sources_by_pattern(folder, pattern)
+    return import_captures(sources, out, preparation=Preparation(**how))  # type: ignore[arg-type]
+
+
+def test_a_tree_becomes_rooms_labelled_by_its_paths(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", TREE)
+    sources, others = sources_by_pattern(folder, "{room}/{day}/P={count}.dat")
+    assert [path.name for path in others] == ["readme.txt"]
+    out = tmp_path / "rooms.h5"
+    rows = import_captures(sources, out, window=8)
+    assert [(row.room, row.day, row.label, row.packets) for row in rows] == [
+        ("cafe", "mon", 0, 12),
+        ("cafe", "mon", 1, 12),
+        ("cafe", "tue", 1, 12),
+        ("hall", "mon", 0, 12),
+    ]
+    with Store(out) as store:
+        assert store.rooms == ("cafe", "hall")
+        assert store.window == 8
+        assert not store.synthetic
+        first = store.recordings("cafe")[0]
+        assert (first.name, first.label, first.day, first.shape) == (
+            "mon P=0",
+            0,
+            "mon",
+            (12, 30, 3),
+        )
+        truth = np.hypot(*np.moveaxis(intel_csi(3, 1, 1000)[:, :, 0].astype(float), 2, 0))
+        np.testing.assert_allclose(store.read(first, 0, 1)[0], truth, rtol=1e-6)
+
+
+def test_labels_may_be_categories(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", {"lab/csi_a3_1.dat": take(1), "lab/csi_a11_2.dat": take(2)})
+    out = tmp_path / "rooms.h5"
+    imported(folder, "{room}/csi_a{label}_{repetition}.dat", out)
+    with Store(out) as store:
+        assert [each.label for each in store.recordings("lab")] == ["11", "3"]
+
+
+def test_importing_again_adds_only_what_is_new(tmp_path: Path) -> None:
+    folder, out = tree(tmp_path / "in", TREE), tmp_path / "rooms.h5"
+    imported(folder, "{room}/{day}/P={count}.dat", out)
+    tree(folder, {"hall/tue/P=5.dat": take(9)})
+    rows = imported(folder, "{room}/{day}/P={count}.dat", out)
+    assert sum(row.known for row in rows) == 4
+    assert sum(row.recordings for row in rows) == 1
+    with Store(out) as store:
+        assert sum(len(store.recordings(room)) for room in store.rooms) == 5
+
+
+def test_one_recording_cannot_have_two_labels(tmp_path: Path) -> None:
+    out = tmp_path / "rooms.h5"
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1), "hall/P=2.dat": take(1)})
+    with pytest.raises(DataError, match=r"P=2.dat: labelled 2, but .* 1 as 'P=1' of room 'cafe'"):
+        imported(folder, "{room}/P={count}.dat", out)
+    assert not out.exists()
+    imported(tree(tmp_path / "a", {"cafe/P=1.dat": take(1)}), "{room}/P={count}.dat", out)
+    before = out.read_bytes()
+    with pytest.raises(DataError, match="which is it"):
+        imported(tree(tmp_path / "b", {"cafe/P=3.dat": take(1)}), "{room}/P={count}.dat", out)
+    assert out.read_bytes() == before
+
+
+def test_copies_in_other_rooms_are_told(tmp_path: Path) -> None:
+    """As in WiAR, where three placements share the files of one activity."""
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1), "hall/P=1.dat": take(1)})
+    rows = imported(folder, "{room}/P={count}.dat", tmp_path / "rooms.h5")
+    assert [row.copies for row in rows] == [0, 1]
+    assert [row.recordings for row in rows] == [1, 1]
+
+
+def test_counts_and_categories_do_not_mix(tmp_path: Path) -> None:
+    out = tmp_path / "rooms.h5"
+    imported(tree(tmp_path / "a", {"cafe/P=1.dat": take(1)}), "{room}/P={count}.dat", out)
+    with pytest.raises(DataError, match="counts and categories do not go into one store"):
+        imported(tree(tmp_path / "b", {"hall/sit.dat": take(2)}), "{room}/{label}.dat", out)
+
+
+def test_another_recording_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "rooms.h5"
+    imported(tree(tmp_path / "a", {"cafe/P=1.dat": take(1)}), "{room}/P={count}.dat", out)
+    with pytest.raises(DataError, match="has another recording named 'P=1'"):
+        imported(tree(tmp_path / "b", {"cafe/P=1.dat": take(2)}), "{room}/P={count}.dat", out)
+
+
+def test_a_room_has_one_device_and_one_shape(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1), "cafe/P=2.dat": take(2, rx=2)})
+    with pytest.raises(DataError, match=r"P=2.dat: links is 2, .* room 'cafe' before it have 3"):
+        imported(folder, "{room}/P={count}.dat", tmp_path / "rooms.h5")
+
+
+def test_an_unreadable_file_stops_the_import_unless_told_otherwise(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1), "cafe/P=2.dat": b"hello"})
+    out = tmp_path / "rooms.h5"
+    with pytest.raises(DataError, match=r"P=2.dat@0: begins with .*--skip-unreadable"):
+        imported(folder, "{room}/P={count}.dat", out)
+    assert not out.exists()
+    rows = imported(folder, "{room}/P={count}.dat", out, skip_unreadable=True)
+    assert [dict(row.left_out) for row in rows] == [{}, {"unreadable files": 1}]
+
+
+def test_nothing_left_is_an_error_that_says_why(tmp_path: Path) -> None:
+    half = bytearray(nexmon_file(3, 40))
+    for i in range(3):
+        begin = 24 + i * (16 + 42 + 18 + 512) + 16 + 42 + 18
+        half[begin : begin + 256] = bytes(256)  # the upper half of the band
+    folder = tree(tmp_path / "in", {"cafe/P=1.pcap": bytes(half)})
+    with pytest.raises(DataError, match=r"3 × a 20 MHz part of the 40 MHz is empty.*--gate 0"):
+        imported(folder, "{room}/P={count}.pcap", tmp_path / "rooms.h5")
+    rows = imported(folder, "{room}/P={count}.pcap", tmp_path / "rooms.h5", gate=0.0)
+    assert rows[0].packets == 3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("{day}/P={count}.dat", r"needs \{room\} and either"),
+        ("{room}/x.dat", r"needs \{room\} and either"),
+        ("{room}/{count}{label}", r"needs \{room\} and either"),
+        ("{room}/{room}{count}", "there twice"),
+        ("{room}/{co-unt}", "braces hold one word"),
+        ("{room}/{count}.pcap", r"none of 5 files fits the pattern .*e\.g\. cafe/mon/P=0\.dat"),
+    ],
+)
+def test_a_pattern_that_cannot_be_says_why(tmp_path: Path, pattern: str, words: str) -> None:
+    folder = tree(tmp_path / "in", TREE)
+    with pytest.raises(DataError, match=words):
+        sources_by_pattern(folder, pattern)
+
+
+def test_a_pattern_may_have_stars(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", TREE)
+    sources, _ = sources_by_pattern(folder, "{room}/*/P={count}.*")
+    assert len(sources) == 4
+
+
+def manifest(folder: Path, *lines: str) -> Path:
+    path = folder / "labels.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_manifest_labels_stretches_of_files(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", {"long.dat": take(1, packets=40)})
+    path = manifest(
+        folder,
+        "file,room,count,day,start,end",
+        "long.dat,cafe,0,mon,,0.1",
+        "long.dat,cafe,3,mon,0.2,",
+    )
+    out = tmp_path / "rooms.h5"
+    import_captures(sources_by_manifest(path), out)
+    with Store(out) as store:
+        found = {each.label: each.shape[0] for each in store.recordings("cafe")}
+    assert found == {0: 10, 3: 20}
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["file,room,cuont", "a.dat,cafe,1"], "column 'cuont' is unknown; did you mean 'count'"),
+        (["file,room", "a.dat,cafe"], "expected file, room, either count or label"),
+        (["file,room,count", "a.dat,cafe"], "line 2: has another number of fields"),
+        (["file,room,count", "a.dat,cafe,two"], "line 2: count 'two' is no number of people"),
+        (["file,room,count", "a.dat,,2"], "line 2: 'room' is empty"),
+        (["file,room,count", "b.dat,cafe,2"], "line 2: b.dat: no such file beside the manifest"),
+        (["file,room,count,start,end", "a.dat,cafe,2,5,3"], "start 5 is not before end 3"),
+        (["file,room,count,start,end", "a.dat,cafe,2,x,3"], "start 'x' is no number of seconds"),
+        (["file,room,count"], "no rows"),
+    ],
+)
+def test_a_manifest_that_cannot_be_says_why(tmp_path: Path, lines: list[str], words: str) -> None:
+    tree(tmp_path, {"a.dat": take(1)})
+    with pytest.raises(DataError, match=words):
+        sources_by_manifest(manifest(tmp_path, *lines))
+
+
+@pytest.mark.parametrize("second", ["a.dat,cafe,2,0.05,0.2", "a.dat,hall,1,0.05,0.2"])
+def test_overlapping_stretches_are_refused(tmp_path: Path, second: str) -> None:
+    tree(tmp_path, {"a.dat": take(1)})
+    path = manifest(tmp_path, "file,room,count,start,end", "a.dat,cafe,1,0,0.1", second)
+    with pytest.raises(DataError, match=r"two contradictory labels for the seconds from 0.05 on"):
+        import_captures(sources_by_manifest(path), tmp_path / "rooms.h5")
+
+
+def test_resampling_parts_recordings_at_gaps(tmp_path: Path) -> None:
+    clocks = [*range(0, 200_000, 10_000), *range(5_000_000, 5_100_000, 10_000)]
+    data = b"".join(bfee(intel_csi(1, 1, i), clock=clock) for i, clock in enumerate(clocks))
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": data})
+    out = tmp_path / "rooms.h5"
+    imported(folder, "{room}/P={count}.dat", out, rate=50.0)
+    with Store(out) as store:
+        shapes = {each.name: (each.shape[0], round(each.rate)) for each in store.recordings("cafe")}
+    assert shapes == {"P=1 part 1": (10, 50), "P=1 part 2": (5, 50)}
+
+
+def test_a_low_pass_is_applied(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1, packets=100)})
+    imported(folder, "{room}/P={count}.dat", tmp_path / "raw.h5")
+    imported(folder, "{room}/P={count}.dat", tmp_path / "smooth.h5", low_pass=10.0)
+    spread = []
+    for name in ("raw.h5", "smooth.h5"):
+        with Store(tmp_path / name) as store:
+            (recording,) = store.recordings("cafe")
+            spread.append(np.diff(store.read(recording, 0, 100), axis=0).std())
+    assert spread[1] < spread[0] / 3
+
+
+@pytest.mark.slow
+def test_simulated_captures_come_in_as_the_simulated_store(tmp_path: Path) -> None:
+    """The store rounds amplitudes to 16 bits of a take's range, the captures do not."""
+    write_simulated_captures("smoke", seed=3, folder=tmp_path / "captures")
+    write_simulated("smoke", seed=3, out=tmp_path / "direct.h5")
+    imported(tmp_path / "captures", PATTERN, tmp_path / "through.h5")
+    with Store(tmp_path / "direct.h5") as direct, Store(tmp_path / "through.h5") as through:
+        assert through.synthetic
+        assert through.rooms == direct.rooms
+        by_name = {
+            (room, each.name): each for room in direct.rooms for each in direct.recordings(room)
+        }
+        compared = 0
+        for room in through.rooms:
+            for each in through.recordings(room):
+                day, people = each.name.split(" P=")
+                count, number = people.split("-")
+                other = by_name[room, f"people {int(count):02d} day {day} take {number}"]
+                assert (each.label, each.day) == (other.label, other.day)
+                # The store ends with its last window, and drops fewer frames as half empty.
+                mine = dict(
+                    zip(
+                        through.timestamps(each).round(6).tolist(),
+                        through.read(each, 0, each.shape[0]),
+                        strict=True,
+                    )
+                )
+                theirs = direct.read(other, 0, other.shape[0])
+                times = direct.timestamps(other).round(6).tolist()
+                step = theirs.max() / 65535
+                shared = [place for place, time in enumerate(times) if time in mine]
+                assert len(shared) > 0.95 * len(times)
+                found = np.stack([mine[times[place]] for place in shared])
+                np.testing.assert_allclose(found, theirs[shared], atol=step)
+                compared += 1
+        assert compared == len(by_name)
+
+
+def test_captures_do_not_overwrite_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match="is not empty"):
+        write_simulated_captures("smoke", seed=0, folder=tmp_path)
+
+
+def wical_tree(folder: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for room in ("small-room", "medium-room"):
+        for day in (1, 2):
+            for count in (0, 1):
+                path = folder / "datasets" / room / f"sess{day}" / f"P={count}.csv"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                np.savetxt(path, rng.random((3, 420)), delimiter=",")
+                (path.parent / "S=0.csv").write_text("not counting\n")
+    return folder
+
+
+def test_wical_makes_a_room_of_a_room_and_a_day(tmp_path: Path) -> None:
+    out = tmp_path / "wical.h5"
+    rows = import_wical(wical_tree(tmp_path / "upstream"), out)
+    assert len(rows) == 8
+    with Store(out) as store:
+        assert store.rooms == (
+            "medium-room day 1",
+            "medium-room day 2",
+            "small-room day 1",
+            "small-room day 2",
+        )
+        (first, second) = store.recordings("small-room day 2")
+        assert (first.label, second.label, first.shape) == (0, 1, (3, 420))
+
+
+def test_wical_as_npz_equals_its_tree(tmp_path: Path) -> None:
+    folder = wical_tree(tmp_path / "upstream")
+    import_wical(folder, tmp_path / "tree.h5")
+    rows = [
+        (path.parents[1].name, path.parent.name, int(path.stem[2:]), place, row)
+        for path in sorted(folder.rglob("P=*.csv"), reverse=True)
+        for place, row in enumerate(np.loadtxt(path, np.float32, delimiter=","))
+    ]
+    room, day, count, place, features = (np.array(each) for each in zip(*rows, strict=True))
+    np.savez(tmp_path / "all.npz", X=features, room=room, sess=day, y=count, pos=place)
+    import_wical(tmp_path / "all.npz", tmp_path / "npz.h5")
+    with Store(tmp_path / "tree.h5") as one, Store(tmp_path / "npz.h5") as other:
+        assert one.rooms == other.rooms
+        for name in one.rooms:
+            assert one.recordings(name) == other.recordings(name)
+            for each in one.recordings(name):
+                np.testing.assert_array_equal(one.read(each, 0, 3), other.read(each, 0, 3))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("1,2,3\n", r"\(1, 3\) values"), ("a,b\n", "expected rows of 420 numbers"), ("", "values")],
+)
+@pytest.mark.filterwarnings("ignore:loadtxt")
+def test_wical_files_of_another_shape_are_refused(tmp_path: Path, content: str, words: str) -> None:
+    folder = tree(tmp_path / "in", {"small-room/sess1/P=0.csv": content.encode()})
+    with pytest.raises(DataError, match=words):
+        import_wical(folder, tmp_path / "out.h5")
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_wical_needs_its_layout(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no file is named like <room>/sess<day>/P=<count>\.csv"):
+        import_wical(tree(tmp_path / "in", {"a.csv": b"1"}), tmp_path / "out.h5")
+    with pytest.raises(DataError, match=r"expected an .npz with the arrays X, room, sess, y"):
+        import_wical(tree(tmp_path / "b", {"a.npz": intel_file(1)}) / "a.npz", tmp_path / "out.h5")

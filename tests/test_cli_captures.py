@@ -1,0 +1,160 @@
+"""Inspecting, importing and simulating captures as a user does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedapa.windows.store import Store
+from tests.csi.capture_bytes import bfee, intel_csi, nexmon_file
+from tests.csi.conftest import shared_data
+from tests.test_cli import fedapa, one_sentence
+
+__all__ = ["shared_data"]
+
+
+def captures(folder: Path, rooms: int = 2, takes: int = 3, packets: int = 40) -> Path:
+    """{room}/{day}/P={count}.dat, each take of its own."""
+    for room in range(rooms):
+        for day in range(takes):
+            for count in range(2):
+                path = folder / f"room{room}" / f"day{day}" / f"P={count}.dat"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                seed = 10_000 * room + 1000 * day + 100 * count
+                path.write_bytes(
+                    b"".join(
+                        bfee(intel_csi(1, 1, seed + i), clock=10_000 * i, count=i)
+                        for i in range(packets)
+                    )
+                )
+    return folder
+
+
+def test_inspect_says_what_a_file_holds(tmp_path: Path) -> None:
+    path = tmp_path / "kitchen.bin"
+    path.write_bytes(nexmon_file(30, 80)[:-1])
+    text = fedapa("inspect", path, "--window", "10").stdout
+    for words in ("nexmon 43455c0", "242 live of 256", "29 in 0.3 s", "2 of 10 packets"):
+        assert words in text
+    assert "1 × cut off at the end" in text
+
+
+def test_inspect_draws_and_speaks_json(tmp_path: Path) -> None:
+    path = tmp_path / "kitchen.pcap"
+    path.write_bytes(nexmon_file(30, 20))
+    done = fedapa("inspect", path, path, "--json", "--plot", "--out", tmp_path / "pictures")
+    first, second = json.loads(done.stdout)
+    assert first == second
+    assert (first["packets"], first["bandwidth"], first["left_out"]) == (30, 20, {})
+    assert (tmp_path / "pictures" / "kitchen.pcap.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"hello", r"hall.dat@0: begins with 68 65 6c 6c 6f; expected a Nexmon"),
+        (nexmon_file(2)[:30], "no usable CSI frame"),
+    ],
+)
+def test_inspect_of_something_else_is_one_sentence(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    path = tmp_path / "hall.dat"
+    path.write_bytes(content)
+    assert words in one_sentence(fedapa("inspect", path, code=2))
+    assert "no such file" in one_sentence(fedapa("inspect", tmp_path / "nowhere", code=2))
+
+
+def test_import_makes_a_store_that_runs(tmp_path: Path) -> None:
+    folder, out = captures(tmp_path / "captures"), tmp_path / "rooms.h5"
+    words = ("import", folder, "--pattern", "{room}/{day}/P={count}.dat", "--out", out)
+    text = fedapa(*words, "--window", "20").stdout
+    assert "room1" in text
+    assert "Store:" in text
+    again = json.loads(fedapa(*words, "--json").stdout)
+    assert again["rooms"]["room0"]["known"] == 6
+    fedapa(
+        *("run", "--data", out, "--rounds", "1", "--architecture", "tiny", "--workers", "0"),
+        *("--set", "model.width=16", "--out", tmp_path / "run"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ((), "say what its paths mean, e.g. --pattern '{room}/{day}/P={count}.pcap'"),
+        (("--pattern", "{room}/{count}"), "none of 12 files fits the pattern"),
+        (("--layout", "wicla"), "--layout wicla is unknown; known: wical"),
+        (("--layout", "wical", "--pattern", "{room}"), "has its own pattern"),
+        (("--layout", "wical"), "expected a path like <room>/sess<day>/P=<count>.csv"),
+        (
+            ("--pattern", "{room}/{day}/P={count}.dat", "--chip", "4358"),
+            "chip='4358' is for Nexmon captures",
+        ),
+        (
+            ("--pattern", "{room}/{day}/P={count}.dat", "--low-pass", "80"),
+            "needs more than 160 packets a second",
+        ),
+    ],
+)
+def test_import_says_what_is_wrong(tmp_path: Path, flags: tuple[str, ...], words: str) -> None:
+    folder = captures(tmp_path / "captures")
+    if flags == ("--layout", "wical"):
+        (folder / "P=1.csv").write_text("1\n")
+    done = fedapa("import", folder, "--out", tmp_path / "rooms.h5", *flags, code=2)
+    assert words in one_sentence(done)
+    assert not (tmp_path / "rooms.h5").exists()
+
+
+def test_simulate_asks_where_to() -> None:
+    assert "--out FILE" in one_sentence(fedapa("simulate", code=2))
+
+
+@pytest.mark.slow
+def test_simulated_captures_are_imported_as_simulated(tmp_path: Path) -> None:
+    fedapa("simulate", "--preset", "smoke", "--pcap", tmp_path / "captures")
+    out = tmp_path / "rooms.h5"
+    pattern = "{room}/{day}/P={count}-{take}.pcap"
+    fedapa("import", tmp_path / "captures", "--pattern", pattern, "--out", out)
+    with Store(out) as store:
+        assert store.synthetic
+        assert len(store.rooms) == 6
+    text = fedapa("inspect", tmp_path / "captures" / "bus" / "0" / "P=8-0.pcap").stdout
+    assert "SIMULATED" in text
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_wiar_goes_from_its_tree_to_a_run(shared_data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "wiar.h5"
+    pattern = "{room}/csi_a{label}_{repetition}.dat"
+    done = fedapa(
+        *("import", shared_data / "wiar", "--pattern", pattern, "--out", out),
+        *("--window", "128", "--json"),
+    )
+    rooms = json.loads(done.stdout)["rooms"]
+    assert len(rooms) == 6
+    assert all(room["recordings"] == 160 for room in rooms.values())
+    assert sum(room["copies"] for room in rooms.values()) == 20
+    done = fedapa(
+        *("run", "--data", out, "--rounds", "1", "--architecture", "tiny", "--workers", "0"),
+        *("--set", "model.width=16", "--out", tmp_path / "run", "--json"),
+    )
+    mean = json.loads(done.stdout)["over_rooms"]["mean"]
+    assert "accuracy" in mean
+    assert "mae" not in mean  # activities are no numbers
+
+
+@pytest.mark.data
+def test_wical_goes_from_its_rows_to_a_run(shared_data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "wical.h5"
+    rows = shared_data / "wical" / "wical_counting.npz"
+    done = fedapa("import", rows, "--layout", "wical", "--out", out, "--json")
+    rooms = json.loads(done.stdout)["rooms"]
+    assert len(rooms) == 6
+    assert sum(room["packets"] for room in rooms.values()) == 10_149
+    done = fedapa(
+        *("run", "--data", out, "--rounds", "1", "--architecture", "mlp", "--workers", "0"),
+        *("--split", "blocked", "--out", tmp_path / "run", "--json"),
+    )
+    assert json.loads(done.stdout)["over_rooms"]["mean"]["mae"] < 3

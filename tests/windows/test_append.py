@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedapa.errors import DataError
+from fedapa.windows.append import append_store
+from fedapa.windows.store import Store
+
+
+def piece(packets: int, first: float = 0.0, rate: float = 100.0):
+    amplitude = np.random.default_rng(packets).random((packets, 5, 2)).astype(np.float32)
+    return amplitude, first + np.arange(packets) / rate
+
+
+def add(path: Path, room: str, name: str, pieces, label=1) -> int:
+    with append_store(path) as store:
+        if room not in store.rooms():
+            store.add_room(room, synthetic=False, about={"device": "test"})
+        return store.add_stream(room, name, pieces, label=label, day="1", notes={"source": "a"})
+
+
+def test_pieces_become_one_recording(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+    pieces = [piece(30), piece(0), piece(7, 0.3)]
+    assert add(path, "cafe", "take", iter(pieces)) == 37
+    with Store(path) as store:
+        (recording,) = store.recordings("cafe")
+        assert recording.shape == (37, 5, 2)
+        assert recording.rate == pytest.approx(100)
+        rows = store.read(recording, 28, 33)
+        np.testing.assert_array_equal(rows, np.concatenate([pieces[0][0], pieces[2][0]])[28:33])
+        assert len(store.timestamps(recording)) == 37
+
+
+def test_a_recording_without_packets_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+    assert add(path, "cafe", "nothing", [piece(0)]) == 0
+    with Store(path) as store:
+        assert store.recordings("cafe") == ()
+
+
+def test_what_was_there_stays_there(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+    add(path, "cafe", "first", [piece(10)])
+    add(path, "cafe", "second", [piece(20)], label=2)
+    add(path, "hall", "first", [piece(30)])
+    with Store(path) as store:
+        assert store.rooms == ("cafe", "hall")
+        assert [each.name for each in store.recordings("cafe")] == ["first", "second"]
+
+
+def test_a_failure_leaves_the_store_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+    add(path, "cafe", "first", [piece(10)])
+    before = path.read_bytes()
+
+    def breaking():
+        yield piece(10)
+        raise RuntimeError("the disk is gone")
+
+    with pytest.raises(RuntimeError):
+        add(path, "cafe", "second", breaking())
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_a_store_is_added_to(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    with pytest.raises(DataError, match="cannot be opened as HDF5"), append_store(path):
+        pass
+    assert path.read_text() == "hello"
