@@ -235,7 +235,7 @@ def prepare_rooms(
     plan: Plan,
     show: Callable[[Progress], None] = lambda _: None,
     *,
-    workers: int | None = None,
+    workers: int | None = 0,
 ) -> list[Room]:
     """The plan's rooms: windows cut, classes found, split, normalised, nets assigned."""
     store = _store_of(plan, show, workers)
@@ -279,7 +279,7 @@ def _store_of(plan: Plan, show: Callable[[Progress], None], workers: int | None)
     return simulated_store(
         plan.data.simulated,
         plan.data.simulated_seed,
-        workers=workers or available_cores(),
+        workers=available_cores() if workers is None else max(1, workers),
         progress=lambda done, total: show(Progress("simulating rooms", done, total)),
     )
 
