@@ -295,3 +295,26 @@ def test_a_random_split_leaks_and_held_out_recordings_do_not() -> None:
     found = credibility.leak()
     assert found["random"] > 0.5
     assert found["recording"] < 0.4
+
+
+def test_a_store_of_ten_gigabytes_opens_at_once_and_is_read_in_parts(tmp_path: Path) -> None:
+    """HDF5 allots chunks when they are written: the file is small, its datasets are not."""
+    path = tmp_path / "large.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs.update(format="fedapa-rooms", version=1, synthetic=True, window=1000)
+        group = file.create_group("hall")
+        group.attrs["synthetic"] = True
+        for number in range(20):
+            take = group.create_group(f"take {number:02d}")
+            take.attrs.update(label=number, day="0", rate=1000.0, synthetic=True)
+            take.create_dataset(
+                "amplitude", (1_050_000, 242, 1), np.uint16, chunks=(541, 242, 1), fillvalue=7
+            )
+    began = time.perf_counter()
+    with Store(path) as store:
+        takes = store.recordings("hall")
+        window = store.read(takes[-1], 1_000_000, 1_001_000)
+    assert time.perf_counter() - began < 1
+    assert sum(np.prod(take.shape) for take in takes) * 2 > 10e9
+    assert window.shape == (1000, 242, 1)
+    assert (window == 7).all()

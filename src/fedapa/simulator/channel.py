@@ -57,7 +57,8 @@ class Radio:
     bandwidth: int = 80
     """MHz: 20, 40 or 80 (IEEE 802.11ac)."""
     rate: float = 1000.0
-    """Hz, packets sent per second; 125 to 1000 in this project."""
+    """Hz, packets sent per second; 125 to 1000. Assumption: what people ping at; the captures that
+    the paper builds on have about 1000."""
 
     @property
     def tones(self) -> npt.NDArray[np.int16]:
