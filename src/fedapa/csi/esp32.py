@@ -142,18 +142,19 @@ class Esp32Decoder(Decoder):
         self._columns: tuple[str, ...] | None = None
         self._clock: tuple[int, int] | None = None
 
-    def _decode(self, buffer: bytes, *, final: bool) -> tuple[list[Batch], int]:
-        end = len(buffer) if final else buffer.rfind(b"\n") + 1
-        if not final and len(buffer) - end > _LONGEST:
+    def _decode(self, buffer: memoryview, *, final: bool) -> tuple[list[Batch], int]:
+        text = bytes(buffer)
+        end = len(text) if final else text.rfind(b"\n") + 1
+        if not final and len(text) - end > _LONGEST:
             self.skip("no line of text", end)
-            end = len(buffer)
+            end = len(text)
         lines = _Lines()
         at = 0
         while at < end:
-            stop = buffer.find(b"\n", at, end)
+            stop = text.find(b"\n", at, end)
             stop = end if stop < 0 else stop
             reason = (
-                self._line(buffer[at:stop], lines) if stop - at <= _LONGEST else "no line of text"
+                self._line(text[at:stop], lines) if stop - at <= _LONGEST else "no line of text"
             )
             if reason:
                 self.skip(reason, at)

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.csi.records import Batch, Bytes, Decoder, Kind, rows, unwrap
+from fedapa.csi.records import Batch, Buffer, Bytes, Decoder, Kind, rows, unwrap
 from fedapa.csi.subcarriers import used_tones
 
 __all__ = ["FeitCsiDecoder", "is_feitcsi"]
@@ -39,7 +39,7 @@ def _tones(form: str, bandwidth: int) -> tuple[int, ...]:
     return used_tones(bandwidth, legacy=form == "legacy" and bandwidth == 20)
 
 
-def _is_header(buffer: bytes, at: int) -> bool:
+def _is_header(buffer: Buffer, at: int) -> bool:
     """Whether a header's own numbers agree."""
     if at + _HEADER > len(buffer):
         return False
@@ -66,7 +66,7 @@ class FeitCsiDecoder(Decoder):
         super().__init__(name, salvage=salvage)
         self._clock: tuple[int, int] | None = None
 
-    def _decode(self, buffer: bytes, *, final: bool) -> tuple[list[Batch], int]:
+    def _decode(self, buffer: memoryview, *, final: bool) -> tuple[list[Batch], int]:
         starts, done = self._walk(buffer, final=final)
         view = np.frombuffer(buffer, np.uint8)
         heads = np.ascontiguousarray(rows(view, starts, _HEADER))
@@ -94,7 +94,7 @@ class FeitCsiDecoder(Decoder):
             batches.append(_batch(view, kind, starts[mine], heads[mine], seconds[mine]))
         return batches, done
 
-    def _walk(self, buffer: bytes, *, final: bool) -> tuple[npt.NDArray[np.int64], int]:
+    def _walk(self, buffer: memoryview, *, final: bool) -> tuple[npt.NDArray[np.int64], int]:
         found: list[int] = []
         at, end = 0, len(buffer)
         while at + _HEADER <= end:
@@ -138,7 +138,7 @@ class FeitCsiDecoder(Decoder):
         return ticks * np.float64(1e-6)
 
 
-def _resume(buffer: bytes, after: int) -> int | None:
+def _resume(buffer: memoryview, after: int) -> int | None:
     """Where the next sound header begins behind ``after``, if any does."""
     step = 1 << 16
     for base in range(after + 1, len(buffer) - _HEADER + 1, step):

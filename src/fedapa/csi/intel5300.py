@@ -10,19 +10,23 @@ The CSI is a string of bits: for each of 30 tones 3 idle bits, then int8 pairs f
 so no value begins at a byte.
 """
 
+import re
 import struct
+import sys
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.csi.records import BLOCK, Batch, Bytes, Decoder, Kind, rows, unwrap
+from fedapa.csi.records import BLOCK, Batch, Buffer, Bytes, Decoder, Kind, rows, unwrap
 from fedapa.csi.subcarriers import intel_tones
 
 __all__ = ["Intel5300Decoder", "is_intel5300"]
 
 _TONES = 30
 _FEEDBACK = 0xBB
+_MARK = re.compile(rb"\xbb")
 # The driver can be told to log these as well: PHY information, packets, noise, acknowledgements.
 _OTHER = frozenset({0x1C, 0xC0, 0xC1, 0xC3, 0xC5, 0xD0, 0xD1, 0xD2})
 _HEAD = 20  # bytes of a feedback's body before its CSI
@@ -50,7 +54,7 @@ def is_intel5300(head: bytes) -> bool:
     return False
 
 
-def _is_feedback(buffer: bytes, at: int) -> bool:
+def _is_feedback(buffer: Buffer, at: int) -> bool:
     """Whether a sound feedback record begins at ``at``; it may end beyond the buffer."""
     if at + 3 + _HEAD > len(buffer):
         return False
@@ -76,7 +80,7 @@ class Intel5300Decoder(Decoder):
         self._scaled = scaled
         self._clock: tuple[int, int] | None = None
 
-    def _decode(self, buffer: bytes, *, final: bool) -> tuple[list[Batch], int]:
+    def _decode(self, buffer: memoryview, *, final: bool) -> tuple[list[Batch], int]:
         starts, done = self._walk(buffer, final=final)
         view = np.frombuffer(buffer, np.uint8)
         heads = np.ascontiguousarray(rows(view, starts + 3, _HEAD))
@@ -100,7 +104,7 @@ class Intel5300Decoder(Decoder):
             batches.append(self._batch(view, kind, starts[mine], heads[mine], ticks[mine]))
         return batches, done
 
-    def _walk(self, buffer: bytes, *, final: bool) -> tuple[npt.NDArray[np.int64], int]:
+    def _walk(self, buffer: memoryview, *, final: bool) -> tuple[npt.NDArray[np.int64], int]:
         """Where the sound feedback records begin, and where the walk ended."""
         found: list[npt.NDArray[np.int64]] = []
         single: list[int] = []
@@ -150,13 +154,11 @@ class Intel5300Decoder(Decoder):
         found.append(np.array(single, np.int64))
         return np.concatenate(found), at
 
-    def _resume(self, buffer: bytes, after: int) -> int | None:
+    def _resume(self, buffer: memoryview, after: int) -> int | None:
         """Where the next sound feedback record begins behind ``after``, if any does."""
-        at = buffer.find(_FEEDBACK, after + 3)
-        while at >= 0:
-            if _is_feedback(buffer, at - 2):
-                return at - 2
-            at = buffer.find(_FEEDBACK, at + 1)
+        for match in _MARK.finditer(buffer, after + 3):
+            if _is_feedback(buffer, match.start() - 2):
+                return match.start() - 2
         return None
 
     def _batch(
@@ -185,7 +187,7 @@ class Intel5300Decoder(Decoder):
         )
 
 
-def _equal_run(buffer: bytes, at: int, size: int) -> int:
+def _equal_run(buffer: memoryview, at: int, size: int) -> int:
     """How many sound feedback records of this size follow each other from ``at`` on; at least 1."""
     step = 2 + size
     view = np.frombuffer(buffer, np.uint8)
@@ -197,10 +199,30 @@ def _equal_run(buffer: bytes, at: int, size: int) -> int:
 
 
 @lru_cache
-def _layout(
-    rx: int, tx: int, selection: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]:
-    """For every value in the order of the result: its byte, and the factor that aligns its bits.
+def _bits(rx: int, tx: int) -> npt.NDArray[np.int64]:
+    """[30, rx, tx, 2] where each value begins, in the card's own order of antennas."""
+    tone, antenna, stream, part = np.ogrid[:_TONES, :rx, :tx, :2]
+    bit: npt.NDArray[np.int64] = (
+        3 * (tone + 1) + 16 * ((tone * rx + antenna) * tx + stream) + 8 * part
+    )
+    return bit
+
+
+@lru_cache
+def _factors(rx: int, tx: int) -> npt.NDArray[np.uint16]:
+    """For each byte, what shifts it and the next one up until the value is in the upper half.
+
+    No byte begins two values, so the factor belongs to the byte.
+    """
+    bit = _bits(rx, tx).reshape(-1)
+    factors = np.zeros(_SIZES[rx, tx] - 1, np.uint16)
+    factors[bit // 8] = 1 << (8 - bit % 8)
+    return factors
+
+
+@lru_cache
+def _places(rx: int, tx: int, selection: int) -> npt.NDArray[np.int64]:
+    """Where the values end up among the bytes of the products, antennas in order.
 
     The card numbers the antennas as it selected them; where that is a permutation of the antennas
     in use, it is undone.
@@ -208,12 +230,8 @@ def _layout(
     chosen = [selection >> 2 * i & 3 for i in range(rx)]
     if sorted(chosen) != list(range(rx)):
         chosen = list(range(rx))
-    origin = np.argsort(chosen)
-    tone, antenna, stream, part = np.ogrid[:_TONES, :rx, :tx, :2]
-    link = origin[antenna] * tx + stream
-    bit = 3 * (tone + 1) + 16 * (tone * rx * tx + link) + 8 * part
-    bit = np.broadcast_to(bit, (_TONES, rx, tx, 2)).reshape(-1)
-    return bit // 8, (1 << (8 - bit % 8)).astype(np.uint16)
+    byte = _bits(rx, tx)[:, np.argsort(chosen)].reshape(-1) // 8
+    return 2 * byte + (sys.byteorder == "little")
 
 
 def _unpack(
@@ -221,30 +239,39 @@ def _unpack(
 ) -> npt.NDArray[np.complex64]:
     """CSI [packets, 30, rx, tx] of records whose CSI begins at ``starts``."""
     packets, values = len(starts), _TONES * rx * tx * 2
-    frames = rows(view, starts, _SIZES[rx, tx])
+    frames, factors = rows(view, starts, _SIZES[rx, tx]), _factors(rx, tx)
     csi = np.empty((packets, _TONES, rx, tx), np.complex64)
     parts = csi.view(np.float32).reshape(packets, values)
-    chosen = np.unique(selection)
-    for each in chosen:
-        byte, factor = _layout(rx, tx, int(each))
-        mine = np.flatnonzero(selection == each)
-        for at in range(0, len(mine), BLOCK):
-            # A slice is quicker than a list of places, where it will do.
-            block = slice(at, at + BLOCK) if len(chosen) == 1 else mine[at : at + BLOCK]
-            part = frames[block].astype(np.uint16)
-            # Two bytes as one number, shifted up until the value fills the upper one.
-            pairs = np.take(part[:, :-1] | part[:, 1:] << 8, byte, axis=1)
-            pairs *= factor
-            parts[block] = pairs.astype("<u2", copy=False).view(np.int8)[:, 1::2]
+    numbers = np.empty((min(packets, BLOCK), values), np.int8)
+    for at in range(0, packets, BLOCK):
+        block, chosen = frames[at : at + BLOCK], selection[at : at + BLOCK]
+        # Frames of equal antenna selection side by side: slices are quicker than lists of places.
+        order = None if (chosen == chosen[0]).all() else np.argsort(chosen, kind="stable")
+        if order is not None:
+            block, chosen = block[order], chosen[order]
+        products = block[:, 1:].astype(np.uint16)
+        products <<= 8
+        products |= block[:, :-1]
+        products *= factors
+        upper, here = products.view(np.int8), numbers[: len(block)]
+        edges = [0, *(np.flatnonzero(np.diff(chosen)) + 1).tolist(), len(chosen)]
+        for begin, end in pairwise(edges):
+            places = _places(rx, tx, int(chosen[begin]))
+            np.take(upper[begin:end], places, axis=1, out=here[begin:end], mode="clip")
+        parts[at : at + BLOCK] = here if order is None else here[np.argsort(order)]
     return csi
+
+
+_POWER = np.where(np.arange(256) > 0, 10 ** (np.arange(256) / 10), 0.0)
+"""What an antenna's RSSI byte is as power; 0 says that it heard nothing."""
+_GAIN = 10 ** (-(44 + np.arange(256)) / 10)
+"""What the gain control's byte takes off again."""
 
 
 def _received_power(heads: Bytes) -> npt.NDArray[np.float64]:
     """[packets] milliwatts over all antennas; 0 where none reported."""
-    heard = heads[:, 10:13].astype(np.float64)
-    total = np.where(heard > 0, 10 ** (heard / 10), 0.0).sum(axis=1)
-    gain = 44 + heads[:, 14].astype(np.float64)
-    return total * 10 ** (-gain / 10)  # type: ignore[no-any-return]
+    power: npt.NDArray[np.float64] = _POWER[heads[:, 10:13]].sum(axis=1) * _GAIN[heads[:, 14]]
+    return power
 
 
 def _to_snr(

@@ -66,11 +66,11 @@ class NexmonDecoder(Decoder):
         """The chip as given or, where the frames do not tell, as inferred."""
         return self._chip
 
-    def _decode(self, buffer: bytes, *, final: bool) -> tuple[list[Batch], int]:
+    def _decode(self, buffer: memoryview, *, final: bool) -> tuple[list[Batch], int]:
         batches: list[Batch] = []
         done = 0
         while True:
-            part = buffer[done:] if done else buffer
+            part = buffer[done:]
             packets = self._walker.walk(part, at=self._at + done)
             last = final and packets.damage is None
             batches += self._batches(part, packets, done, final=last)
@@ -93,10 +93,12 @@ class NexmonDecoder(Decoder):
                 break
             done = following
         if final:
-            batches += self._batches(b"", Packets.none(), done, final=True)
+            batches += self._batches(memoryview(b""), Packets.none(), done, final=True)
         return batches, done
 
-    def _batches(self, buffer: bytes, packets: Packets, base: int, *, final: bool) -> list[Batch]:
+    def _batches(
+        self, buffer: memoryview, packets: Packets, base: int, *, final: bool
+    ) -> list[Batch]:
         self.skip("no time stamp", base, packets.untimed)
         view = np.frombuffer(buffer, np.uint8)
         starts, lengths = self._datagrams(view, packets, base)
@@ -105,7 +107,7 @@ class NexmonDecoder(Decoder):
         if self._held:
             earlier = b"".join(datagram for datagram, _ in self._held)
             sizes = np.array([len(datagram) for datagram, _ in self._held])
-            view = np.frombuffer(earlier + buffer, np.uint8)
+            view = np.frombuffer(b"".join([earlier, buffer]), np.uint8)
             starts = np.concatenate([np.cumsum(sizes) - sizes, starts + len(earlier)])
             lengths = np.concatenate([sizes, lengths])
             times = np.concatenate([[time for _, time in self._held], times])

@@ -115,25 +115,26 @@ class PcapWalker:
         self._blocks = False
         self._interfaces: list[_Interface] = []
 
-    def walk(self, buffer: bytes, *, at: int) -> Packets:
+    def walk(self, buffer: memoryview, *, at: int) -> Packets:
         """The complete packets in ``buffer``, which begins at ``at`` in the stream."""
         start = 0
         if not self._order:
             if len(buffer) < 24:
                 return _Found().packets(0, None)
-            if buffer[:4] in _PCAP:
+            head = bytes(buffer[:12])
+            if head[:4] in _PCAP:
                 start = self._open_pcap(buffer)
-            elif buffer[:4] == _SECTION and buffer[8:12] in _ORDER:
-                self._blocks, self._order = True, _ORDER[buffer[8:12]]
+            elif is_pcap(head):
+                self._blocks, self._order = True, _ORDER[head[8:12]]
             else:
                 raise CaptureError(
-                    f"{self._name}@{at}: begins with {buffer[:4].hex()}; expected a pcap "
+                    f"{self._name}@{at}: begins with {head[:4].hex()}; expected a pcap "
                     "(d4c3b2a1, a1b2c3d4, 4d3cb2a1, a1b23c4d) or pcapng (0a0d0d0a) header"
                 )
         return self._walk_blocks(buffer) if self._blocks else self._walk_records(buffer, start)
 
-    def _open_pcap(self, buffer: bytes) -> int:
-        self._order, self._scale = _PCAP[buffer[:4]]
+    def _open_pcap(self, buffer: memoryview) -> int:
+        self._order, self._scale = _PCAP[bytes(buffer[:4])]
         # The upper bits of the link type tell of frame check sequences, not of the link.
         self._link = struct.unpack_from(f"{self._order}I", buffer, 20)[0] & 0x0FFFFFFF
         self._check_link(self._link, 20)
@@ -147,7 +148,7 @@ class PcapWalker:
                 "record on the Nexmon interface itself, not in monitor mode"
             )
 
-    def _walk_records(self, buffer: bytes, at: int) -> Packets:
+    def _walk_records(self, buffer: memoryview, at: int) -> Packets:
         read = struct.Struct(f"{self._order}IIII").unpack_from
         end = len(buffer)
         starts: list[npt.NDArray[np.int64]] = []
@@ -188,7 +189,7 @@ class PcapWalker:
             damage=damage,
         )
 
-    def _equal_run(self, buffer: bytes, at: int, size: int) -> int:
+    def _equal_run(self, buffer: memoryview, at: int, size: int) -> int:
         """How many sound records of this size follow each other from ``at`` on."""
         step = 16 + size
         count = (len(buffer) - at) // step
@@ -202,16 +203,17 @@ class PcapWalker:
         )
         return count if sound.all() else int(sound.argmin())
 
-    def _walk_blocks(self, buffer: bytes) -> Packets:
+    def _walk_blocks(self, buffer: memoryview) -> Packets:
         found = _Found()
         at, end = 0, len(buffer)
         damage = None
         while at + 12 <= end:
             if buffer[at : at + 4] == _SECTION:
-                if buffer[at + 8 : at + 12] not in _ORDER:
+                mark = bytes(buffer[at + 8 : at + 12])
+                if mark not in _ORDER:
                     damage = Damage(at, "a section without byte order", "1a2b3c4d in either order")
                     break
-                self._order = _ORDER[buffer[at + 8 : at + 12]]
+                self._order = _ORDER[mark]
             kind, size = struct.unpack_from(f"{self._order}II", buffer, at)
             if size < 12 or size % 4 or size > _LARGEST + 4096:
                 damage = Damage(
@@ -231,7 +233,9 @@ class PcapWalker:
             at += size
         return found.packets(at, damage)
 
-    def _block(self, buffer: bytes, at: int, kind: int, size: int, found: _Found) -> Damage | None:
+    def _block(
+        self, buffer: memoryview, at: int, kind: int, size: int, found: _Found
+    ) -> Damage | None:
         order = self._order
         if kind == 0x0A0D0D0A:
             self._interfaces = []
@@ -239,7 +243,7 @@ class PcapWalker:
             if size < 20:
                 return Damage(at, f"an interface of {size} bytes", "at least 20")
             link = struct.unpack_from(f"{order}H", buffer, at + 8)[0]
-            scale, origin = self._clock(buffer[at + 16 : at + size - 4])
+            scale, origin = self._clock(bytes(buffer[at + 16 : at + size - 4]))
             self._interfaces.append(_Interface(link, scale, origin))
         elif kind in (2, 6):
             if size < 32:
@@ -279,7 +283,7 @@ class PcapWalker:
             at += 4 + size + (-size) % 4
         return scale, origin
 
-    def resume(self, buffer: bytes, after: int) -> int | None:
+    def resume(self, buffer: memoryview, after: int) -> int | None:
         """Where the next packet record to UDP port 5500 begins behind ``after``, if any does."""
         header = 28 if self._blocks else 16
         links = {i.link for i in self._interfaces} if self._blocks else {self._link}
@@ -293,7 +297,7 @@ class PcapWalker:
                     break
         return best
 
-    def _is_record(self, buffer: bytes, at: int, least: int) -> bool:
+    def _is_record(self, buffer: memoryview, at: int, least: int) -> bool:
         kind: int
         size: int
         if self._blocks:

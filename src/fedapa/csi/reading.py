@@ -4,6 +4,7 @@ The format is recognised by content. A capture's frames must be alike: of severa
 antennas, chips) the most frequent is kept and the rest is counted.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,7 +50,7 @@ def read_capture(
     """
     path = Path(path)
     data = _read(path)
-    decoder = _decoder(path.name, data[:_HEAD], chip=chip, scaled=scaled, salvage=salvage)
+    decoder = _decoder(path.name, bytes(data[:_HEAD]), chip=chip, scaled=scaled, salvage=salvage)
     batches = decoder.read(data)
     kind, minority = _majority(decoder, _sizes(batches))
     kept = [batch for batch in batches if batch.kind == kind]
@@ -161,10 +162,19 @@ def _check_file(path: Path) -> None:
         raise CaptureError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path) -> memoryview:
+    """The whole file; into an array, whose large pages come twice as fast as those of bytes.
+
+    Not mapped: a file that shrinks meanwhile would end the process.
+    """
     _check_file(path)
     try:
-        return path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            content = np.empty(os.fstat(file.fileno()).st_size, np.uint8).data
+            filled = 0
+            while filled < len(content) and (count := file.readinto(content[filled:])):
+                filled += count
+            return content[:filled]
     except OSError as error:
         raise _unreadable(path, error) from error
 

@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fedapa.errors import CaptureError
 
-__all__ = ["BLOCK", "Batch", "Bytes", "Decoder", "Kind", "rows", "unwrap"]
+__all__ = ["BLOCK", "Batch", "Buffer", "Bytes", "Decoder", "Kind", "rows", "unwrap"]
 
 Bytes = npt.NDArray[np.uint8]
+Buffer: TypeAlias = bytes | memoryview
 
 BLOCK = 512
 """Frames decoded at a time: their intermediate values then stay in the processor's cache."""
@@ -78,11 +80,11 @@ class Decoder(abc.ABC):
         self._rest = b""
         self._at = 0
 
-    def feed(self, data: bytes) -> list[Batch]:
+    def feed(self, data: Buffer) -> list[Batch]:
         """Take the next bytes; return the frames they completed."""
         return self._take(data, final=False)
 
-    def read(self, data: bytes) -> list[Batch]:
+    def read(self, data: Buffer) -> list[Batch]:
         """Take all there is, at once."""
         return self._take(data, final=True)
 
@@ -90,15 +92,15 @@ class Decoder(abc.ABC):
         """There are no more bytes: return what was held back, count what was cut off."""
         return self._take(b"", final=True)
 
-    def _take(self, data: bytes, *, final: bool) -> list[Batch]:
-        buffer = self._rest + data if self._rest else data
+    def _take(self, data: Buffer, *, final: bool) -> list[Batch]:
+        buffer = memoryview(b"".join([self._rest, data]) if self._rest else data)
         batches, used = self._decode(buffer, final=final)
-        self._rest = buffer[used:]
+        self._rest = bytes(buffer[used:])
         self._at += used
         return batches
 
     @abc.abstractmethod
-    def _decode(self, buffer: bytes, *, final: bool) -> tuple[list[Batch], int]:
+    def _decode(self, buffer: memoryview, *, final: bool) -> tuple[list[Batch], int]:
         """The frames in ``buffer`` and how many of its bytes are done with.
 
         ``final`` says that no bytes follow.
