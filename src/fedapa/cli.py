@@ -174,7 +174,7 @@ def algorithms(as_json: Json = False) -> None:
 
     Example: fedapa algorithms
     """
-    from fedapa.algorithms import find, names
+    from fedapa.algorithms import find, names, summary_of
     from fedapa.algorithms.algorithm import settings_of
     from fedapa.report.tables import Sheet, rich_table
 
@@ -184,7 +184,7 @@ def algorithms(as_json: Json = False) -> None:
             {
                 name: {
                     "title": kind.title,
-                    "summary": _first_line(kind),
+                    "summary": summary_of(kind),
                     "travels": kind.travels,
                     "citation": kind.citation,
                     "settings": settings_of(kind),
@@ -193,8 +193,8 @@ def algorithms(as_json: Json = False) -> None:
             }
         )
         return
-    rows = [[name, _first_line(kind), kind.travels, kind.citation] for name, kind in found.items()]
     headings = ["Name", "What", "What travels", "Source"]
+    rows = [[name, summary_of(kind), kind.travels, kind.citation] for name, kind in found.items()]
     _print(rich_table(Sheet("Algorithms", headings, rows, text_columns=4)))
     for name, kind in found.items():
         settings = ", ".join(f"{key} = {value}" for key, value in settings_of(kind).items())
@@ -382,11 +382,6 @@ def _assignment(text: str) -> dict[str, Any]:
         parsed = value  # a bare word is a string
     section, dot, key = path.partition(".")
     return {section: {key: parsed}} if dot else {section: parsed}
-
-
-def _first_line(kind: type) -> str:
-    module = sys.modules[kind.__module__].__doc__ or ""
-    return module.strip().splitlines()[0].partition(": ")[2].rstrip(".")
 
 
 def _print(what: Any) -> None:

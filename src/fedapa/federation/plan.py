@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm, settings_of
 from fedapa.errors import PlanError, nearest
+from fedapa.federation.cohort import Selection
 from fedapa.learning.fit import NotNegativeInteger, PositiveInteger, Training
 from fedapa.models.build import ARCHITECTURES
 from fedapa.windows.slide import Cut
@@ -99,6 +100,9 @@ class Plan(_Section):
     rounds: PositiveInteger = 10
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     """ρ: share of the rooms that take part in a round."""
+    selection: Selection = "uniform"
+    """Which rooms those are: drawn at random, those whose prototypes differ most, or with odds for
+    those that finish soon."""
     classes: tuple[Label, ...] | None = None
     """All counts or categories; by default those found in the rooms."""
     device: Literal["cpu", "cuda"] = "cpu"

@@ -22,8 +22,8 @@ import torch
 
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
 from fedapa.errors import RunError
+from fedapa.federation import cohort
 from fedapa.federation.participant import Participant, Reply, Request
-from fedapa.models.cost import flops
 from fedapa.rooms.room import Room
 
 __all__ = ["InProcess", "available_cores"]
@@ -67,6 +67,7 @@ class InProcess:
         folder: Path,
         workers: int | None = None,
     ) -> None:
+        cohort.check_roster([room.card for room in rooms])
         by_name = {room.name: room for room in sorted(rooms, key=lambda room: room.name)}
         self._served = _Served(algorithm, by_name, run, folder)
         self._cards = tuple(room.card for room in by_name.values())
@@ -115,7 +116,7 @@ class InProcess:
 
 
 def _effort(room: Room) -> int:
-    return flops(room.build(), room.windows.shape[1:]) * len(room.split.train)
+    return room.card.flops * room.card.windows
 
 
 def _result(job: "Future[Reply]", room: str, round: Round) -> Reply:
