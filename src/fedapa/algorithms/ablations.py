@@ -1,15 +1,19 @@
 """Ablations: settings of an algorithm that comparisons call by a name of their own.
 
-Each is a subclass that only fixes settings: the same file does the work, and a plan that says
+Each is a subclass that fixes a setting or two: the same file does the work, and a plan that says
 ``algorithm = "fedapa-self"`` can still change every other setting.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from fedapa.algorithms.algorithm import RoomState, Round
 from fedapa.algorithms.fedapa import FedAPA
+from fedapa.algorithms.fine_tuning import fine_tune, is_due
 from fedapa.algorithms.local import Local
 from fedapa.learning.fit import PositiveInteger
+from fedapa.models.model import Model
+from fedapa.rooms.room import Room
 
 __all__ = [
     "AveragePrototypes",
@@ -85,3 +89,11 @@ class LocalMoreEpochs(Local):
     title: ClassVar[str] = "Local, equal epochs"
 
     fine_tuning_epochs: PositiveInteger = 10
+    """Epochs that a copy is trained further before it is scored, where WiFederated's would be."""
+
+    def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
+        """The room's net; where a figure is read, a copy of it that was trained further."""
+        model = self.model(room, state)
+        if is_due(round):
+            fine_tune(self, room, model, epochs=self.fine_tuning_epochs, round=round)
+        return model

@@ -32,11 +32,10 @@ from fedapa.algorithms.prototype_sets import (
     measure,
     open_sets,
     stored_sets,
-    take_in,
+    take_in_and_average,
 )
 from fedapa.learning.fit import Objective, Positive, PositiveInteger
 from fedapa.learning.losses import prototype_contrast
-from fedapa.learning.prototypes import mean_prototypes
 from fedapa.models.model import Model, nearest_prototype
 from fedapa.payload import Array
 from fedapa.randomness import Key
@@ -65,13 +64,13 @@ class FedPCL(Algorithm):
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ [C, D] and the real rows of the others' sets; the room has its own already."""
-        prototypes, present = stored_sets(state)
-        if not present.any():
+        if "mean" not in state:
             return {}
+        prototypes, present = stored_sets(state)
         heard = heard_sets(state, apart_from=room)
         return {
-            "mean": mean_prototypes(prototypes, present),
-            "known": np.asarray(present.any(axis=0)),
+            "mean": state["mean"],
+            "known": state["known"],
             "clients": prototypes[heard][present[heard]],  # (real rows, D)
             "clients_present": present[heard],
         }
@@ -80,7 +79,7 @@ class FedPCL(Algorithm):
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
         """The sets that came, and the last ones of rooms that were absent."""
-        return take_in(state, uploads)
+        return take_in_and_average(state, uploads)
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
         """How old each room's set is."""

@@ -22,11 +22,10 @@ from fedapa.algorithms.prototype_sets import (
     measure,
     open_sets,
     stored_sets,
-    take_in,
+    take_in_and_average,
 )
 from fedapa.learning.fit import Objective, Positive, PositiveInteger, cross_entropy
 from fedapa.learning.losses import prototype_contrast
-from fedapa.learning.prototypes import mean_prototypes
 from fedapa.models.model import Model
 from fedapa.payload import Array
 from fedapa.randomness import Key
@@ -55,17 +54,14 @@ class FedProc(FedAvg):
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """The merged weights and p̄ [C, D]."""
-        weights, (prototypes, present) = super().download(state, room, round), stored_sets(state)
-        if not present.any():
-            return weights
-        known = np.asarray(present.any(axis=0))
-        return {**weights, "mean": mean_prototypes(prototypes, present), "known": known}
+        means = {name: state[name] for name in ("mean", "known") if name in state}
+        return {**super().download(state, room, round), **means}
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
         """The weighted mean of weights; the sets that came beside those of absent rooms."""
-        return super().merge(take_in(state, uploads), uploads, round)
+        return super().merge(take_in_and_average(state, uploads), uploads, round)
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
         """As FedAvg, and how old each room's set is."""

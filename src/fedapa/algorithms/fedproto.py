@@ -28,10 +28,9 @@ from fedapa.algorithms.prototype_sets import (
     measure,
     open_sets,
     stored_sets,
-    take_in,
+    take_in_and_average,
 )
 from fedapa.learning.fit import NotNegative, Objective, PositiveInteger, cross_entropy
-from fedapa.learning.prototypes import mean_prototypes
 from fedapa.models.model import Model, nearest_prototype
 from fedapa.payload import Array
 from fedapa.randomness import Key
@@ -60,16 +59,16 @@ class FedProto(Algorithm):
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ of the classes that anybody holds."""
-        known = np.any(cast(Mask, state["present"]), axis=0)
-        if not known.any():
+        if "mean" not in state:
             return {}
-        return {"mean": mean_prototypes(*stored_sets(state))[known], "known": np.asarray(known)}
+        known = cast(Mask, state["known"])
+        return {"mean": cast(Floats, state["mean"])[known], "known": known}
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
         """The sets that came, and the last ones of rooms that were absent."""
-        return take_in(state, uploads)
+        return take_in_and_average(state, uploads)
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
         """How old each room's set is."""

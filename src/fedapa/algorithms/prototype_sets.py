@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fedapa.algorithms.algorithm import Payload, RoomState, Roster, ServerState
 from fedapa.errors import RosterError
-from fedapa.learning.prototypes import class_prototypes
+from fedapa.learning.prototypes import class_prototypes, mean_prototypes
 from fedapa.models.model import Model, unit
 from fedapa.payload import Array
 from fedapa.rooms.room import Room
@@ -26,6 +26,7 @@ __all__ = [
     "open_sets",
     "stored_sets",
     "take_in",
+    "take_in_and_average",
 ]
 
 Floats = npt.NDArray[np.float32]
@@ -76,6 +77,13 @@ def take_in(state: ServerState, uploads: Mapping[str, Payload]) -> ServerState:
         "counts": counts,
         "age": age,
     }
+
+
+def take_in_and_average(state: ServerState, uploads: Mapping[str, Payload]) -> ServerState:
+    """``take_in``, and the mean p̄ [C, D] of the sets with the classes that anybody holds [C]."""
+    new = take_in(state, uploads)
+    mean = mean_prototypes(*stored_sets(new))
+    return {**new, "mean": mean, "known": np.any(cast(Mask, new["present"]), axis=0)}
 
 
 def heard_sets(state: ServerState, *, apart_from: str) -> Mask:

@@ -42,7 +42,6 @@ from fedapa.federation.plan import Plan, differences
 from fedapa.files import write_text
 from fedapa.models.build import assign_by_size
 from fedapa.randomness import Key
-from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Normaliser, Room, class_indices, sorted_labels
 from fedapa.rooms.simulated import simulated_store
 from fedapa.windows.slide import RoomWindows, materialise
@@ -147,8 +146,6 @@ def _run(
 ) -> Run:
     algorithm = plan.build()
     data = describe(prepared, plan)
-    if algorithm.pools:
-        prepared = pool_rooms(prepared)
     name = hashlib.blake2b(dump([plan.document(), data]).encode(), digest_size=12).hexdigest()
     checkpoint = Checkpoint(folder / "checkpoint")
     lines, times = JsonLines(folder / "rounds.jsonl"), JsonLines(folder / "seconds.jsonl")

@@ -180,8 +180,10 @@ def weight_entropy(weights: TensorOrArray) -> TensorOrArray:
 
 
 def tensor(values: Tensor | Array) -> Tensor:
-    """A tensor with the same memory."""
-    return values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values))
+    """A tensor with the same memory, or a copy of an array that may not be written."""
+    if isinstance(values, Tensor):
+        return values
+    return torch.from_numpy(np.require(values, requirements="W"))
 
 
 def like(model: TensorOrArray, result: Tensor) -> TensorOrArray:

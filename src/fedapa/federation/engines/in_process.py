@@ -24,6 +24,7 @@ from fedapa.algorithms.algorithm import Algorithm, Roster, Round
 from fedapa.errors import RunError
 from fedapa.federation import cohort
 from fedapa.federation.participant import Participant, Reply, Request
+from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Room
 
 __all__ = ["InProcess", "available_cores"]
@@ -68,7 +69,8 @@ class InProcess:
         workers: int | None = None,
     ) -> None:
         cohort.check_roster([room.card for room in rooms])
-        by_name = {room.name: room for room in sorted(rooms, key=lambda room: room.name)}
+        served = pool_rooms(rooms) if algorithm.pools else rooms
+        by_name = {room.name: room for room in sorted(served, key=lambda room: room.name)}
         self._served = _Served(algorithm, by_name, run, folder)
         self._cards = tuple(room.card for room in by_name.values())
         # Longest first: the round ends when the last room does.
