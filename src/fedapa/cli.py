@@ -89,6 +89,9 @@ def run(
     participation: Annotated[
         float | None, typer.Option(help="Share of rooms in a round, above 0 up to 1.")
     ] = None,
+    selection: Annotated[
+        str | None, typer.Option(help="Which rooms those are: uniform, diverse or capable.")
+    ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.window=500."),
@@ -121,6 +124,7 @@ def run(
         "rounds": rounds,
         "seed": seed,
         "participation": participation,
+        "selection": selection,
         "device": device,
         "algorithm": algorithm,
         "data": _given(file=None if data is None else str(data), split=split),
@@ -253,6 +257,24 @@ def reproduce_architectures(
         _print_json(count(classes=classes, width=width))
     else:
         _print(rich_table(layer_sheet(classes=classes, width=width)))
+
+
+@reproduce.command("table3")
+def reproduce_table3(as_json: Json = False) -> None:
+    """Bytes per round and room of every algorithm: the paper's formula, then really encoded.
+
+    Example: fedapa reproduce table3
+    """
+    from dataclasses import asdict
+
+    from fedapa.experiments.table3 import communication, communication_sheet
+    from fedapa.report.tables import rich_table
+
+    costs = communication()
+    if as_json:
+        _print_json({name: asdict(cost) for name, cost in costs.items()})
+    else:
+        _print(rich_table(communication_sheet(costs)))
 
 
 Data = Annotated[
