@@ -107,6 +107,9 @@ def run(
     participation: Annotated[
         float | None, typer.Option(help="Share of rooms in a round, above 0 up to 1.")
     ] = None,
+    selection: Annotated[
+        str | None, typer.Option(help="Which rooms those are: uniform, diverse or capable.")
+    ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.window=500."),
@@ -139,6 +142,7 @@ def run(
         "rounds": rounds,
         "seed": seed,
         "participation": participation,
+        "selection": selection,
         "device": device,
         "algorithm": algorithm,
         "data": _given(file=None if data is None else str(data), split=split),
@@ -324,7 +328,7 @@ def algorithms(as_json: Json = False) -> None:
 
     Example: fedapa algorithms
     """
-    from fedapa.algorithms import find, names
+    from fedapa.algorithms import find, names, summary_of
     from fedapa.algorithms.algorithm import settings_of
     from fedapa.report.tables import Sheet, rich_table
 
@@ -334,7 +338,7 @@ def algorithms(as_json: Json = False) -> None:
             {
                 name: {
                     "title": kind.title,
-                    "summary": _first_line(kind),
+                    "summary": summary_of(kind),
                     "travels": kind.travels,
                     "citation": kind.citation,
                     "settings": settings_of(kind),
@@ -343,8 +347,8 @@ def algorithms(as_json: Json = False) -> None:
             }
         )
         return
-    rows = [[name, _first_line(kind), kind.travels, kind.citation] for name, kind in found.items()]
     headings = ["Name", "What", "What travels", "Source"]
+    rows = [[name, summary_of(kind), kind.travels, kind.citation] for name, kind in found.items()]
     _print(rich_table(Sheet("Algorithms", headings, rows, text_columns=4)))
     for name, kind in found.items():
         settings = ", ".join(f"{key} = {value}" for key, value in settings_of(kind).items())
@@ -415,6 +419,24 @@ def reproduce_architectures(
         _print_json(count(classes=classes, width=width))
     else:
         _print(rich_table(layer_sheet(classes=classes, width=width)))
+
+
+@reproduce.command("table3")
+def reproduce_table3(as_json: Json = False) -> None:
+    """Bytes per round and room of every algorithm: the paper's formula, then really encoded.
+
+    Example: fedapa reproduce table3
+    """
+    from dataclasses import asdict
+
+    from fedapa.experiments.table3 import communication, communication_sheet
+    from fedapa.report.tables import rich_table
+
+    costs = communication()
+    if as_json:
+        _print_json({name: asdict(cost) for name, cost in costs.items()})
+    else:
+        _print(rich_table(communication_sheet(costs)))
 
 
 Data = Annotated[
@@ -541,11 +563,6 @@ def _assignment(text: str) -> dict[str, Any]:
         parsed = value  # a bare word is a string
     section, dot, key = path.partition(".")
     return {section: {key: parsed}} if dot else {section: parsed}
-
-
-def _first_line(kind: type) -> str:
-    module = sys.modules[kind.__module__].__doc__ or ""
-    return module.strip().splitlines()[0].partition(": ")[2].rstrip(".")
 
 
 def _print(what: Any) -> None:

@@ -1,4 +1,8 @@
-"""The contract: what must hold for every module in fedapa.algorithms, found by listing them."""
+"""The contract: what must hold for every algorithm in fedapa.algorithms, found by listing them.
+
+Named variants (ablations.py) are held to it too, but for their settings: those are their
+algorithm's. Pooled training, which is no federation, is tested in tests/algorithms/test_pooled.py.
+"""
 
 import copy
 import dataclasses
@@ -13,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedapa.algorithms import find, names
 from fedapa.algorithms.algorithm import Algorithm, Round, settings_of
+from fedapa.errors import RosterError
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.plan import Plan
@@ -22,8 +27,10 @@ from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 from tests.conftest import MakeRooms
 
-ALGORITHMS = names()
+ALGORITHMS = tuple(name for name in names() if not find(name).pools)
+FILES = tuple(name for name in ALGORITHMS if find(name).__module__.endswith(f".{name}"))
 every = pytest.mark.parametrize("name", ALGORITHMS)
+every_file = pytest.mark.parametrize("name", FILES)
 
 
 def plan_of(name: str, **values: Any) -> Plan:
@@ -210,19 +217,65 @@ def test_results_do_not_depend_on_the_names_order_of_rooms_given(
 def test_different_nets_run_or_are_refused_by_name(
     name: str, make_rooms: MakeRooms, tmp_path: Path
 ) -> None:
+    """All different: prototypes still travel, averages of weights have nothing to average."""
     rooms = make_rooms(architecture=("tiny", "middle", "large"))
-    steps = carry_out(plan_of(name), rooms, tmp_path)
-    assert steps[-1].record is not None
+    if "sharing" not in settings_of(find(name)):
+        assert carry_out(plan_of(name), rooms, tmp_path)[-1].record is not None
+        return
+    with pytest.raises(RosterError, match=r"room 0 .* use another sharing"):
+        carry_out(plan_of(name), rooms, tmp_path)
 
 
-def other_values(kind: type[Algorithm]) -> list[tuple[str, Any]]:
+@every
+def test_nets_of_two_kinds_run(name: str, make_rooms: MakeRooms, tmp_path: Path) -> None:
+    rooms = make_rooms(architecture=("tiny", "middle", "tiny"))
+    assert carry_out(plan_of(name), rooms, tmp_path)[-1].record is not None
+
+
+SHARING = [name for name in FILES if "sharing" in settings_of(find(name))]
+
+
+@pytest.mark.parametrize("sharing", ["architecture", "matching", "head", "all"])
+@pytest.mark.parametrize("name", SHARING)
+def test_every_way_of_sharing_runs_or_is_refused_with_a_remedy(
+    name: str, sharing: str, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """Three different nets; what is shared is all that travels."""
+    rooms = make_rooms(architecture=("tiny", "middle", "large"))
+    plan = plan_of(name, rounds=2, settings={"sharing": sharing})
+    if sharing in ("architecture", "all") or (name, sharing) == ("fedrep", "head"):
+        with pytest.raises(RosterError, match=r"room [01].*; use "):
+            carry_out(plan, rooms, tmp_path)
+        return
+    steps = carry_out(plan, rooms, tmp_path)
+    algorithm = plan.build()
+    server = steps[-1].state["server"]
+    for room in rooms:
+        sent = algorithm.download(server, room.name, round_number(3))["weights"]
+        heads = {part for part in sent if part.startswith("classifier.")}
+        assert (set(sent) == heads) if sharing == "head" else (len(sent) > 0)
+
+
+BASE: dict[str, dict[str, Any]] = {
+    "fedapa": {"warm_rounds": 4},
+    # So small a spread is never reached: the first phase lasts as long as it may.
+    "fedala": {"settled": 1e-12, "longest_start": 12},
+}
+"""Settings under which the others have room to show."""
+BITING = {("fedala", "settled"): 1e-12, ("fedala", "mixing_share"): 0.3}
+"""Values that are felt within three rounds, where doubling the default is not or is no share."""
+
+
+def other_values(name: str, kind: type[Algorithm]) -> list[tuple[str, Any]]:
     """For each setting a value that is not its default, taken from its type."""
     changed: list[tuple[str, Any]] = []
     hints = {f.name: f.type for f in dataclasses.fields(kind)}
     for setting, default in settings_of(kind).items():
         annotation = hints[setting]
         options = get_args(annotation)
-        if isinstance(default, bool):
+        if (name, setting) in BITING:
+            changed.append((setting, BITING[name, setting]))
+        elif isinstance(default, bool):
             changed.append((setting, not default))
         elif isinstance(default, str):
             changed.append((setting, next(o for o in options if o != default)))
@@ -233,14 +286,15 @@ def other_values(kind: type[Algorithm]) -> list[tuple[str, Any]]:
     return changed
 
 
-SETTINGS = [(name, *pair) for name in ALGORITHMS for pair in other_values(find(name))]
+SETTINGS = [(name, *pair) for name in FILES for pair in other_values(name, find(name))]
 
 
 @pytest.mark.parametrize(("name", "setting", "value"), SETTINGS)
 def test_each_setting_changes_the_update(
     name: str, setting: str, value: Any, make_rooms: MakeRooms, tmp_path: Path
 ) -> None:
-    """Trained weights or what is exchanged must differ; an option that does nothing is a defect."""
+    """Trained or deployed weights or what is exchanged must differ; an option that does nothing is
+    a defect."""
     rooms = make_rooms(((0, 1, 2), (0, 1), (1, 2, 3)), architecture=("middle", "middle", "tiny"))
     # Class 1 of room 0 shrinks to two windows, so that a minimum of samples bites.
     shrunk = rooms[0]
@@ -253,15 +307,18 @@ def test_each_setting_changes_the_update(
     rooms[0] = dataclasses.replace(
         shrunk, split=dataclasses.replace(shrunk.split, train=np.sort(keep))
     )
-    base = {"warm_rounds": 4} if name == "fedapa" and setting != "warm_rounds" else {}
+    base = {key: given for key, given in BASE.get(name, {}).items() if key != setting}
     usual = carry_out(plan_of(name, settings=base), rooms, tmp_path / "usual")
     changed = carry_out(
         plan_of(name, settings={**base, setting: value}), rooms, tmp_path / "changed"
     )
-    assert encode(usual[-1].state) != encode(changed[-1].state)
+    assert (encode(usual[-1].state), models(tmp_path / "usual")) != (
+        encode(changed[-1].state),
+        models(tmp_path / "changed"),
+    )
 
 
-@every
+@every_file
 @pytest.mark.parametrize(
     ("setting", "value"),
     [

@@ -33,6 +33,7 @@ def test_every_default_is_spelled_out() -> None:
         "padding": "uniform",
         "include_self": True,
         "peers": "all",
+        "mixture": "adaptive",
         "minimum_samples": 1,
     }
 

@@ -10,12 +10,12 @@ state after the previous merge), *trains*, and replies with its upload. A last e
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeAlias, cast
 
 from pydantic import ConfigDict
 
-from fedapa.learning.fit import Objective, Training, cross_entropy, fit
+from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
 from fedapa.learning.tree import NamedArrays, load_weights, weights_of
 from fedapa.models.model import Model
 from fedapa.payload import Array, Tree
@@ -60,6 +60,8 @@ class Algorithm:
     travels: ClassVar[str]
     """What is exchanged, in a few words."""
     citation: ClassVar[str]
+    pools: ClassVar[bool] = False
+    """Whether it is the control that puts everybody's windows in one place."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -85,11 +87,15 @@ class Algorithm:
         """What is worth recording about a state: numbers, [N] per room, or [N, N] between them."""
         return {}
 
+    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
+        """Every room's prototypes [N, C, D] and which are real [N, C]; none if none travel."""
+        return None
+
     # ---- room half: sees its own room only ------------------------------------------------------
 
     def join(self, room: Room, key: Key) -> RoomState:
         """The room's first state."""
-        return {"model": weights_of(room.build())}
+        return {"model": weights_of(self.build(room))}
 
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """The room's state with the download taken in."""
@@ -98,6 +104,10 @@ class Algorithm:
     def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
         """The net that is scored and served."""
         return self.model(room, state)
+
+    def also(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
+        """Further nets to be scored beside the deployed one, by name: second figures."""
+        return {}
 
     def train(
         self, room: Room, state: RoomState, round: Round
@@ -108,28 +118,51 @@ class Algorithm:
 
     # ---- what most room halves share ------------------------------------------------------------
 
+    def build(self, room: Room) -> Model:
+        """The net that is trained, with its initial weights."""
+        return room.build()
+
     def model(self, room: Room, state: RoomState) -> Model:
-        """The room's net with the weights that the state holds."""
-        model = room.build()
+        """The net that is trained, with the weights that the state holds."""
+        model = self.build(room)
         load_weights(model, cast(NamedArrays, state["model"]))
         return model
 
     def fit(
-        self, room: Room, state: RoomState, round: Round, objective: Objective
+        self,
+        room: Room,
+        state: RoomState,
+        round: Round,
+        objective: Objective,
+        *,
+        part: Part = "all",
+        epochs: int | None = None,
     ) -> tuple[Model, RoomState, dict[str, float]]:
-        """Train the state's net on an objective; the batches depend on room and round only."""
+        """Train the state's net on an objective; the batches depend on room and round only.
+
+        Args:
+            room: whose windows.
+            state: holds the net.
+            round: draws the batches.
+            objective: what to minimise.
+            part: what of the net to train; another part draws other batches.
+            epochs: instead of the plan's.
+        """
         model = self.model(room, state)
+        key = round.key / "room" / room.name / "batches"
+        carried = dict(cast(NamedArrays, state.get("momentum", {})))
         result = fit(
             model,
             room,
             objective,
-            self.training,
-            key=round.key / "room" / room.name / "batches",
-            momentum=cast(NamedArrays | None, state.get("momentum")),
+            self.training if epochs is None else replace(self.training, epochs=epochs),
+            key=key if part == "all" else key / part,
+            momentum=carried,
+            part=part,
         )
         new = {**state, "model": weights_of(model)}
         if self.training.keep_momentum:
-            new["momentum"] = dict(result.momentum)
+            new["momentum"] = {**carried, **result.momentum}
         return model, new, dict(result.losses)
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -26,7 +25,16 @@ from fedapa.algorithms.algorithm import (
     Round,
     ServerState,
 )
-from fedapa.errors import RosterError
+from fedapa.algorithms.prototype_sets import (
+    Floats,
+    Mask,
+    full_set,
+    heard_sets,
+    measure,
+    open_sets,
+    stored_sets,
+    take_in,
+)
 from fedapa.learning.fit import (
     NotNegative,
     NotNegativeInteger,
@@ -40,7 +48,7 @@ from fedapa.learning.prototypes import (
     EXPLICIT_ROOMS,
     aggregate_prototypes,
     aggregation_weights,
-    class_prototypes,
+    mean_prototypes,
     pad_prototypes,
     weight_entropy,
 )
@@ -48,12 +56,9 @@ from fedapa.learning.schedule import warm_up
 from fedapa.models.model import Model
 from fedapa.payload import Array
 from fedapa.randomness import Key
-from fedapa.rooms.room import Room, RoomCard
+from fedapa.rooms.room import Room
 
 __all__ = ["FedAPA"]
-
-_Floats = npt.NDArray[np.float32]
-_Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,12 @@ class FedAPA(Algorithm):
     weighted by samples, as the text says (counts are then uploaded)."""
     include_self: bool = True
     """Whether a room's own prototype takes part in its mixture, as the definition has it."""
-    peers: Literal["all", "others"] = "all"
-    """Whether L_c runs over all sets, the room's own included as in the equation, or not."""
+    peers: Literal["all", "others", "none"] = "all"
+    """Whether L_c runs over all sets, the room's own included as in the equation, over the others',
+    or is left out (the sets of others are then not downloaded)."""
+    mixture: Literal["adaptive", "average", "own"] = "adaptive"
+    """What Q_i is: the similarity-weighted mixture; the plain mean over holders, the same for all;
+    or the room's own set, with which nothing travels and L_c too sees the own set alone."""
     minimum_samples: PositiveInteger = 1
     """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
 
@@ -89,79 +98,59 @@ class FedAPA(Algorithm):
 
     def open(self, roster: Roster, key: Key) -> ServerState:
         """Nobody has uploaded yet."""
-        first = roster[0]
-        for card in roster:
-            if (card.classes, card.width) != (first.classes, first.width):
-                raise RosterError(
-                    f"FedAPA compares embeddings: {card.name} has {card.classes} classes and width "
-                    f"{card.width}, {first.name} {first.classes} and {first.width}; give all rooms "
-                    "one class list and one width"
-                )
-        rooms, shape = len(roster), (first.classes, first.width)
-        return {
-            "rooms": {card.name: index for index, card in enumerate(sorted(roster, key=_by_name))},
-            "prototypes": np.zeros((rooms, *shape), np.float32),
-            "counts": np.zeros((rooms, first.classes), np.int64),
-            "present": np.zeros((rooms, first.classes), bool),
-            "age": np.full(rooms, -1, np.int64),  # rounds since the last upload; −1 never
-        }
+        return open_sets(roster, self.title)
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """Q_i, and the padded sets of the others; the room has its own already."""
         if "mixture" not in state:
             return {}
         index = cast(Mapping[str, int], state["rooms"])[room]
-        heard = cast(npt.NDArray[np.int64], state["age"]) >= 0
-        heard[index] = False  # a room never gets its own set back
-        return {
-            "mixture": cast(_Floats, state["mixture"])[index],
-            "clients": cast(_Floats, state["padded"])[heard],
-            "known": cast(_Mask, state["present"]).any(axis=0),
+        payload: Payload = {
+            "mixture": cast(Floats, state["mixture"])[index],
+            "known": np.any(cast(Mask, state["present"]), axis=0, keepdims=False),
         }
+        if self.peers == "none":
+            return payload
+        heard = heard_sets(state, apart_from=room)
+        return {**payload, "clients": cast(Floats, state["padded"])[heard]}
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
         """Take in the sets that came, keep the last of rooms that were absent, mix, then pad."""
-        rooms = cast(Mapping[str, int], state["rooms"])
-        prototypes = np.array(cast(_Floats, state["prototypes"]))
-        present = np.array(cast(_Mask, state["present"]))
-        counts = np.array(cast(Array, state["counts"]))
-        age = np.array(cast(npt.NDArray[np.int64], state["age"]))
-        age[age >= 0] += 1
-        for room in sorted(uploads):
-            index, upload = rooms[room], uploads[room]
-            held = cast(_Mask, upload["present"])
-            present[index] = held
-            prototypes[index] = 0.0
-            prototypes[index, held] = cast(_Floats, upload["prototypes"])
-            if "counts" in upload:
-                counts[index] = cast(Array, upload["counts"])
-            age[index] = 0
-        mixture = aggregate_prototypes(
+        if self.mixture == "own":
+            return state
+        new = take_in(state, uploads)
+        prototypes, present = stored_sets(new)
+        behind = cast(Array, new["counts"]) if self.padding == "counts" else None
+        padded = pad_prototypes(prototypes, present, behind)
+        # Rows a room does not hold are the same mean in its mixture and in its own set.
+        mixture = np.where(present[:, :, None], self._mix(prototypes, present), padded)
+        return {**new, "mixture": mixture, "padded": padded}
+
+    def _mix(self, prototypes: Floats, present: Mask) -> Array:
+        """Q [N, C, D] for the classes that a room holds."""
+        if self.mixture == "average":
+            mean = mean_prototypes(prototypes, present)  # (C, D)
+            return np.broadcast_to(mean, prototypes.shape)
+        return aggregate_prototypes(
             prototypes, present, self.aggregation_temperature, include_self=self.include_self
         )
-        behind = counts if self.padding == "counts" else None
-        padded = pad_prototypes(prototypes, present, behind)
-        return {
-            **state,
-            "prototypes": prototypes,
-            "present": present,
-            "counts": counts,
-            "age": age,
-            # Rows a room does not hold are the same mean in its mixture and in its own set.
-            "mixture": np.where(present[:, :, None], mixture, padded),
-            "padded": padded,
-        }
+
+    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
+        """P and its mask, unless every room keeps to itself."""
+        return None if self.mixture == "own" else stored_sets(state)
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
         """The weights between rooms (mean over the classes a room holds) and their entropy."""
-        prototypes = cast(_Floats, state["prototypes"])
-        if "mixture" not in state or len(prototypes) > EXPLICIT_ROOMS:
+        if "mixture" not in state:
             return {}
+        prototypes, age = cast(Floats, state["prototypes"]), cast(Array, state["age"])
+        if self.mixture != "adaptive" or len(prototypes) > EXPLICIT_ROOMS:
+            return {"age": age}
         weights = aggregation_weights(
             prototypes,
-            cast(_Mask, state["present"]),
+            cast(Mask, state["present"]),
             self.aggregation_temperature,
             include_self=self.include_self,
         )  # (C, N, N)
@@ -169,7 +158,7 @@ class FedAPA(Algorithm):
         return {
             "entropy": weight_entropy(weights),
             "weights": weights.sum(axis=0) / held[:, None],
-            "age": cast(Array, state["age"]),
+            "age": age,
         }
 
     # ---- room half ----------------------------------------------------------------------------
@@ -185,28 +174,21 @@ class FedAPA(Algorithm):
         weight = warm_up(round.number, self.warm_rounds, self.minimum, self.maximum)  # λ_t
         objective = self._objective(room, state, weight)
         model, state, report = self.fit(room, state, round, objective)
-        embeddings, labels = room.embeddings(model)
-        means, counts = class_prototypes(embeddings.cpu(), labels.cpu(), len(room.classes))
-        present = (counts >= self.minimum_samples).numpy()
-        own = means.numpy()[present]  # (classes held, D): absent rows do not travel
-        upload = {"prototypes": own, "present": present}
-        if self.padding == "counts":
-            upload["counts"] = counts.numpy()
-        return {**state, "own": own, "own_present": present}, upload, {**report, "lambda": weight}
+        own, upload = measure(
+            room,
+            model,
+            minimum_samples=self.minimum_samples,
+            with_counts=self.padding == "counts",
+        )
+        if self.mixture == "own":
+            upload = {}
+        return {**state, **own}, upload, {**report, "lambda": weight}
 
     def _objective(self, room: Room, state: RoomState, weight: float) -> Objective:
-        if "mixture" not in state or weight == 0:
+        given = self._targets(room, state)
+        if given is None or weight == 0:
             return cross_entropy
-        mixture = cast(_Floats, state["mixture"])  # (C, D)
-        sets = [cast(_Floats, state["clients"])]  # (N − 1, C, D)
-        if self.peers == "all" and "own" in state:
-            # A room's own padded rows are the mixture's: eq:padding gives both the same mean.
-            own = np.array(mixture)
-            own[cast(_Mask, state["own_present"])] = cast(_Floats, state["own"])
-            sets.append(own[None])
-        clients = torch.from_numpy(np.concatenate(sets)).to(room.device)  # (N, C, D)
-        towards = torch.from_numpy(np.array(mixture)).to(room.device)
-        known = torch.from_numpy(np.array(state["known"])).to(room.device)
+        mixture, clients, known = (torch.from_numpy(values).to(room.device) for values in given)
 
         def hybrid(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
             logits, embeddings = model(windows)
@@ -214,7 +196,7 @@ class FedAPA(Algorithm):
                 logits,
                 embeddings,
                 labels,
-                mixture=towards,
+                mixture=mixture,
                 clients=clients,
                 present=known,
                 temperature=self.temperature,
@@ -223,6 +205,21 @@ class FedAPA(Algorithm):
 
         return hybrid
 
-
-def _by_name(card: RoomCard) -> str:
-    return card.name
+    def _targets(self, room: Room, state: RoomState) -> tuple[Floats, Floats, Mask] | None:
+        """Q_i [C, D], the sets of L_c [N, C, D] and the known classes [C]; none in round 1."""
+        shape = (0, len(room.classes), room.width)
+        nobody = np.zeros(shape, np.float32)
+        if self.mixture == "own":
+            if "own" not in state:
+                return None
+            own = full_set(state, np.zeros(shape[1:], np.float32))
+            sets = nobody if self.peers == "none" else own[None]
+            return own, sets, np.array(cast(Mask, state["own_present"]))
+        if "mixture" not in state:
+            return None
+        mixture = np.array(cast(Floats, state["mixture"]))
+        sets = np.array(cast(Floats, state.get("clients", nobody)))  # (N − 1, C, D)
+        if self.peers == "all" and "own" in state:
+            # A room's own padded rows are the mixture's: eq:padding gives both the same mean.
+            sets = np.concatenate([sets, full_set(state, mixture)[None]])  # (N, C, D)
+        return mixture, sets, np.array(cast(Mask, state["known"]))

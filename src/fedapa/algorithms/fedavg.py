@@ -1,7 +1,8 @@
 """FedAvg: rooms train the shared weights, the server averages them by number of train windows.
 
-BatchNorm statistics are averaged like weights: a model whose running statistics come from nowhere
-predicts nonsense. With unequal nets, ``sharing`` says what is averaged with what.
+w ← Σ n_i w_i / Σ n_i over the participants. BatchNorm statistics are averaged like weights: a model
+whose running statistics come from nowhere predicts nonsense. With unequal nets, ``sharing`` says
+what is averaged with what. The other algorithms that average weights start from this file.
 """
 
 from collections.abc import Mapping
@@ -19,10 +20,10 @@ from fedapa.algorithms.algorithm import (
     Round,
     ServerState,
 )
-from fedapa.errors import RosterError
-from fedapa.learning.fit import cross_entropy
+from fedapa.errors import PayloadError, RosterError
+from fedapa.learning.fit import Objective, cross_entropy
 from fedapa.learning.tree import NamedArrays, weighted_mean
-from fedapa.payload import Tree
+from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room, RoomCard
 
@@ -42,21 +43,50 @@ class FedAvg(Algorithm):
     """What is averaged with what: whole nets of equal architecture; every array of equal name and
     shape; the classifier alone; or whole nets of all rooms, refused where shapes differ."""
 
+    # ---- what the algorithms that start from here override -----------------------------------
+
+    def arrays(self, card: RoomCard) -> Mapping[str, tuple[int, ...]]:
+        """The arrays of the net that a room trains, by name."""
+        return card.shapes
+
+    def private(self, card: RoomCard) -> frozenset[str]:
+        """The arrays that never leave a room."""
+        return frozenset()
+
+    def influence(self, uploads: Mapping[str, Payload]) -> dict[str, float]:
+        """The weight of each participant in the mean: n_i."""
+        return {room: float(cast(int, upload["windows"])) for room, upload in uploads.items()}
+
+    def objective(self, room: Room, state: RoomState, round: Round) -> Objective:
+        """What a room minimises."""
+        return cross_entropy
+
+    # ---- server half ------------------------------------------------------------------------
+
     def open(self, roster: Roster, key: Key) -> ServerState:
         """Who shares which array with whom: a slot for each (room, array)."""
         if self.sharing == "all":
             self._refuse_unequal(roster)
         slots = {card.name: self._slots(card) for card in roster}
-        return {"slots": slots, "merged": {}}
+        partners = _partners(slots)
+        if len(slots) > 1 and not partners.any():
+            first, second = sorted(slots)[:2]
+            raise RosterError(
+                f"{self.title} with sharing = '{self.sharing}' averages nothing here: no array of "
+                f"{first} is shared with {second} or any other room; use another sharing "
+                "(architecture, matching, head), equal nets, or algorithm = 'fedapa'"
+            )
+        return {"slots": slots, "partners": partners, "merged": {}}
 
     def _slots(self, card: RoomCard) -> dict[str, str]:
         """Array name → slot; arrays in one slot are averaged."""
-        names = sorted(card.shapes)
+        shapes, kept = self.arrays(card), self.private(card)
+        names = sorted(name for name in shapes if name not in kept)
         if self.sharing == "architecture":
             return {name: f"{card.architecture} {name}" for name in names}
         if self.sharing == "head":
             names = [name for name in names if name.startswith("classifier.")]
-        return {name: f"{name} {'x'.join(map(str, card.shapes[name]))}" for name in names}
+        return {name: f"{name} {'x'.join(map(str, shapes[name]))}" for name in names}
 
     def _refuse_unequal(self, roster: Roster) -> None:
         first, *others = roster
@@ -65,9 +95,9 @@ class FedAvg(Algorithm):
                 mine, theirs = first.shapes.get(name), other.shapes.get(name)
                 if mine != theirs:
                     raise RosterError(
-                        f"FedAvg with sharing = 'all' needs equal shapes: {other.name}'s {name} is "
-                        f"{theirs or 'absent'}, {first.name}'s is {mine or 'absent'}; use "
-                        "sharing = 'architecture' or algorithm = 'fedapa'"
+                        f"{self.title} with sharing = 'all' needs equal shapes: {other.name}'s "
+                        f"{name} is {theirs or 'absent'}, {first.name}'s is {mine or 'absent'}; "
+                        "use sharing = 'architecture' or algorithm = 'fedapa'"
                     )
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
@@ -80,18 +110,22 @@ class FedAvg(Algorithm):
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
-        """The n_i-weighted mean of each slot; slots of absent rooms stay as they are."""
-        slots = cast(Mapping[str, Mapping[str, str]], state["slots"])
+        """The weighted mean of each slot; slots of absent rooms stay as they are."""
         merged = dict(cast(NamedArrays, state["merged"]))
-        given: dict[str, list[tuple[float, NamedArrays]]] = {}
-        for room in sorted(uploads):
-            weights = cast(NamedArrays, uploads[room]["weights"])
-            size = float(cast(int, uploads[room]["windows"]))
-            for name, slot in slots[room].items():
-                given.setdefault(slot, []).append((size, {slot: weights[name]}))
-        for pairs in given.values():
-            merged.update(weighted_mean([tree for _, tree in pairs], [size for size, _ in pairs]))
+        influence = self.influence(uploads)
+        for slot, given in by_slot(state, uploads).items():
+            merged.update(
+                weighted_mean(
+                    [{slot: array} for array in given.values()], [influence[room] for room in given]
+                )
+            )
         return {**state, "merged": merged}
+
+    def explain(self, state: ServerState) -> dict[str, float | Array]:
+        """How many other rooms each one shares something with; 0 is a room that learns alone."""
+        return {"partners": cast(Array, state["partners"])}
+
+    # ---- room half ----------------------------------------------------------------------------
 
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """Start from the merged arrays; what is not shared stays the room's own."""
@@ -101,8 +135,38 @@ class FedAvg(Algorithm):
     def train(
         self, room: Room, state: RoomState, round: Round
     ) -> tuple[RoomState, Payload, Report]:
-        """Cross-entropy from the merged weights; upload what is shared and n_i."""
-        _, state, report = self.fit(room, state, round, cross_entropy)
+        """Minimise the objective from the merged weights; upload what is shared and n_i."""
+        _, state, report = self.fit(room, state, round, self.objective(room, state, round))
+        return state, self.upload(room, state), report
+
+    def upload(self, room: Room, state: RoomState) -> Payload:
+        """The shared arrays and n_i."""
         weights = cast(NamedArrays, state["model"])
         shared = {name: np.array(weights[name]) for name in self._slots(room.card)}
-        return state, {"weights": shared, "windows": len(room.split.train)}, report
+        return {"weights": shared, "windows": len(room.split.train)}
+
+
+def by_slot(state: ServerState, uploads: Mapping[str, Payload]) -> dict[str, dict[str, Array]]:
+    """Slot → room → array, rooms sorted, so that sums do not depend on who came first."""
+    slots = cast(Mapping[str, Mapping[str, str]], state["slots"])
+    given: dict[str, dict[str, Array]] = {}
+    for room in sorted(uploads):
+        weights = cast(NamedArrays, uploads[room]["weights"])
+        if set(weights) != set(slots[room]):
+            odd = sorted(set(weights).symmetric_difference(slots[room]))[0]
+            raise PayloadError(f"upload of room '{room}': '{odd}' is not what it shares")
+        for name, slot in slots[room].items():
+            given.setdefault(slot, {})[room] = weights[name]
+    return given
+
+
+def _partners(slots: Mapping[str, Mapping[str, str]]) -> Array:
+    """[N], for each room in sorted order how many others have a slot in common with it."""
+    kinds = {room: frozenset(slots[room].values()) for room in sorted(slots)}
+    members: dict[frozenset[str], int] = {}
+    for kind in kinds.values():
+        members[kind] = members.get(kind, 0) + 1
+    reach = {
+        kind: sum(number for other, number in members.items() if kind & other) for kind in members
+    }
+    return np.asarray([max(0, reach[kind] - 1) for kind in kinds.values()], np.int64)

@@ -109,6 +109,7 @@ def summarise(
         for room in record["rooms"]
     }
     tested = {room: windows[room]["test"] for room in rooms}
+    seconds = {name: _second(last, name, tested) for name in _second_names(last)}
     predictors = sorted({name for room in blind.values() for name in room})
     moved = {
         way: sum(entry[way] for record in records for entry in record["rooms"].values())
@@ -119,6 +120,7 @@ def summarise(
         "averaged_rounds": [record["round"] for record in last],
         "rooms": rooms,
         "over_rooms": over_rooms(rooms, tested),
+        "also": seconds,
         "blind": {
             name: over_rooms({room: blind[room][name] for room in rooms}, tested)
             for name in predictors
@@ -129,3 +131,29 @@ def summarise(
             "per_round_and_room": math.fsum(moved.values()) / (len(records) * len(rooms)),
         },
     }
+
+
+def _second_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The second figures that every room has in every record: the x of "x.accuracy"."""
+    keys = [set(entry) for record in records for entry in record["rooms"].values()]
+    everywhere = set.intersection(*keys) if keys else set()
+    return sorted(key.removesuffix(".accuracy") for key in everywhere if ".accuracy" in key)
+
+
+def _second(
+    records: Sequence[Mapping[str, Any]], name: str, weights: Mapping[str, int]
+) -> dict[str, Any]:
+    rooms = {
+        room: average(
+            [
+                {
+                    metric: record["rooms"][room][f"{name}.{metric}"]
+                    for metric in METRICS
+                    if f"{name}.{metric}" in record["rooms"][room]
+                }
+                for record in records
+            ]
+        )
+        for room in weights
+    }
+    return {"rooms": rooms, "over_rooms": over_rooms(rooms, weights)}

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from fedapa.algorithms.algorithm import Algorithm, Payload, RoomState, Round
 from fedapa.errors import PayloadError
 from fedapa.evaluation.metrics import confusion, score
 from fedapa.files import write_bytes
+from fedapa.models.model import Model
 from fedapa.payload import Array, Tree, Value, decode, digest, encode
 from fedapa.rooms.room import Room
 from fedapa.rooms.served import save_model
@@ -41,7 +43,8 @@ class Reply:
     """What a room answers."""
 
     scores: Mapping[str, float]
-    """Metrics on its test windows of the state before this round's training."""
+    """Metrics on its test windows of the state before this round's training; those of a second
+    net (``Algorithm.also``) as "name.metric"."""
     confusion: Array
     """[C, C] by (true, predicted)."""
     upload: bytes | None = None
@@ -85,8 +88,11 @@ class Participant:
             payload = decode(request.download, f"download of room '{self.room.name}'")
             state = self.algorithm.receive(self.room, state, payload, round)
         began = time.perf_counter()
-        guess, truth = self.room.predict(self.algorithm.deploy(self.room, state, round))
-        matrix = confusion(truth, guess, len(self.room.classes))
+        matrix = self._confusion(self.algorithm.deploy(self.room, state, round))
+        scores = score(matrix, self.room.classes)
+        for name, model in self.algorithm.also(self.room, state, round).items():
+            second = score(self._confusion(model), self.room.classes)
+            scores |= {f"{name}.{metric}": value for metric, value in second.items()}
         scored = time.perf_counter()
         upload: Payload | None = None
         report: Mapping[str, float] = {}
@@ -94,12 +100,16 @@ class Participant:
             state, upload, report = self.algorithm.train(self.room, state, round)
         seconds = {"score": scored - began, "train": time.perf_counter() - scored}
         return state, Reply(
-            scores=score(matrix, self.room.classes),
+            scores=scores,
             confusion=matrix,
             upload=None if upload is None else encode(upload),
             report=report,
             seconds=seconds,
         )
+
+    def _confusion(self, model: Model) -> npt.NDArray[np.int64]:
+        guess, truth = self.room.predict(model)
+        return confusion(truth, guess, len(self.room.classes))
 
     def _state_before(self, round: Round) -> RoomState:
         if round.number == 1:

@@ -17,8 +17,10 @@ from pydantic_core import ErrorDetails
 from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm, settings_of
 from fedapa.errors import PlanError, nearest
-from fedapa.learning.fit import NotNegativeInteger, PositiveInteger, Training
+from fedapa.federation.cohort import Selection
+from fedapa.learning.fit import NotNegativeInteger, Positive, PositiveInteger, Training
 from fedapa.models.build import ARCHITECTURES
+from fedapa.rooms.skew import Partition
 from fedapa.windows.slide import Cut
 from fedapa.windows.split import SplitKind
 from fedapa.windows.store import Label
@@ -51,6 +53,15 @@ class DataPlan(_Section):
     """The first antenna pair, or all side by side."""
     bad_windows: Literal["refuse", "drop"] = "refuse"
     """Windows with NaN, infinity or no change at all."""
+    partition: Partition = "rooms"
+    """The rooms as they are; or all windows dealt anew, by "dirichlet" shares of each class or with
+    a few "classes" in each room: label skew of a chosen strength, for ablations."""
+    partition_rooms: Annotated[int, Field(ge=2)] = 6
+    """How many rooms they are dealt to."""
+    partition_concentration: Positive = 0.5
+    """α of the Dirichlet shares: small is a strong skew."""
+    partition_classes: Annotated[int, Field(ge=2)] = 2
+    """k, the classes in a room."""
     split: SplitKind = "recording"
     """random (paper-like, leaks), blocked, or recording."""
     test: Share = 0.2
@@ -99,6 +110,9 @@ class Plan(_Section):
     rounds: PositiveInteger = 10
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     """ρ: share of the rooms that take part in a round."""
+    selection: Selection = "uniform"
+    """Which rooms those are: drawn at random, those whose prototypes differ most, or with odds for
+    those that finish soon."""
     classes: tuple[Label, ...] | None = None
     """All counts or categories; by default those found in the rooms."""
     device: Literal["cpu", "cuda"] = "cpu"

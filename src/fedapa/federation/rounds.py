@@ -52,18 +52,31 @@ class Step:
 
 def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
     """The state before the first round; refuses rosters that the algorithm cannot serve."""
-    server = algorithm.open(engine.roster(), Key(plan.seed) / "server")
+    roster = engine.roster()
+    cohort.check_roster(roster)
+    server = algorithm.open(roster, Key(plan.seed) / "server")
+    cohort.check_selection(plan.selection, plan.participation, algorithm=algorithm, server=server)
     return {"round": 0, "server": server, "trained": {}}
 
 
 def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterator[Step]:
     """Exchange after exchange from ``state`` on; yields after each, so that the caller can save."""
-    rooms = [card.name for card in engine.roster()]
+    roster = engine.roster()
+    rooms = [card.name for card in roster]
     for number in range(cast(int, state["round"]) + 1, plan.rounds + 2):
         last = number > plan.rounds
         round = Round(number, plan.rounds, Key(plan.seed) / "round" / number)
-        present = rooms if last else cohort.uniform(rooms, plan.participation, round.key)
         server = cast(Tree, state["server"])
+        present = tuple(rooms)
+        if not last:
+            present = cohort.choose(
+                plan.selection,
+                plan.participation,
+                algorithm=algorithm,
+                server=server,
+                roster=roster,
+                key=round.key,
+            )
         requests = {
             room: Request(
                 download=encode(algorithm.download(server, room, round))

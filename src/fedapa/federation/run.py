@@ -44,6 +44,7 @@ from fedapa.models.build import assign_by_size
 from fedapa.randomness import Key
 from fedapa.rooms.room import Normaliser, Room, class_indices, sorted_labels
 from fedapa.rooms.simulated import simulated_store
+from fedapa.rooms.skew import deal
 from fedapa.windows.slide import RoomWindows, materialise
 from fedapa.windows.split import Split, split_windows
 from fedapa.windows.store import Label, Store
@@ -246,6 +247,7 @@ def prepare_rooms(
         plan.data.cut(recommended),
         progress=lambda done, total: show(Progress("cutting windows", done, total)),
     )
+    found = _partitioned(plan, found)
     classes = _classes(plan, found)
     splits = {each.room: _split(plan, each) for each in found}
     nets = _nets(plan, found, splits)
@@ -282,6 +284,34 @@ def _store_of(plan: Plan, show: Callable[[Progress], None], workers: int | None)
         workers=available_cores() if workers is None else max(1, workers),
         progress=lambda done, total: show(Progress("simulating rooms", done, total)),
     )
+
+
+def _partitioned(plan: Plan, found: tuple[RoomWindows, ...]) -> tuple[RoomWindows, ...]:
+    if plan.data.partition == "rooms":
+        return found
+    return deal(
+        found,
+        kind=plan.data.partition,
+        rooms=plan.data.partition_rooms,
+        concentration=plan.data.partition_concentration,
+        classes=plan.data.partition_classes,
+        whole_takes=plan.data.split != "random",
+        key=Key(plan.seed) / "partition",
+    )
+
+
+def _source(plan: Plan) -> str:
+    """Where the windows come from, in words."""
+    data = plan.data
+    source = data.file or f"simulated rooms '{data.simulated}'"
+    dealt = {
+        "rooms": "",
+        "dirichlet": f", dealt to {data.partition_rooms} rooms by Dirichlet shares, "
+        f"α = {data.partition_concentration:g}",
+        "classes": f", dealt to {data.partition_rooms} rooms with {data.partition_classes} "
+        "classes each",
+    }
+    return source + dealt[data.partition]
 
 
 def _classes(plan: Plan, found: Iterable[RoomWindows]) -> tuple[Label, ...]:
@@ -335,7 +365,7 @@ def _nets(
 def describe(prepared: Sequence[Room], plan: Plan) -> dict[str, Any]:
     """What the data of a run is, without any of it."""
     return {
-        "source": plan.data.file or f"simulated rooms '{plan.data.simulated}'",
+        "source": _source(plan),
         "synthetic": any(room.synthetic for room in prepared),
         "split": plan.data.split,
         "classes": list(prepared[0].classes),

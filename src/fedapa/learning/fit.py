@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import ConfigDict, Field
@@ -16,11 +16,14 @@ from fedapa.models.model import Model
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 
-__all__ = ["Fit", "Objective", "Training", "cross_entropy", "fit"]
+__all__ = ["Fit", "Objective", "Part", "Training", "cross_entropy", "fit"]
 
 Objective = Callable[[Model, Tensor, Tensor], Mapping[str, Tensor]]
 """(model, windows, labels) → named losses; the one called "loss" is minimised, all are reported."""
 
+
+Part = Literal["all", "encoder", "classifier"]
+"""What of a net is trained."""
 
 # Settings with a range: plans are checked against these when they are read.
 Positive = Annotated[float, Field(gt=0)]
@@ -69,19 +72,25 @@ def fit(
     *,
     key: Key,
     momentum: NamedArrays | None = None,
+    part: Part = "all",
 ) -> Fit:
-    """Train ``model`` in place on the room's train windows for ``training.epochs`` epochs."""
-    model.train()
+    """Train ``model`` in place on the room's train windows for ``training.epochs`` epochs.
+
+    What is not in ``part`` is frozen: no gradient, no weight decay, and, because it runs in eval
+    mode, no moving BatchNorm statistics.
+    """
+    _thaw(model, part)
     optimiser = torch.optim.SGD(
-        model.parameters(),
+        [parameter for parameter in model.parameters() if parameter.requires_grad],
         lr=training.learning_rate,
         momentum=training.momentum,
         weight_decay=training.weight_decay,
     )
     if training.keep_momentum and momentum:
         for name, parameter in model.named_parameters():
-            carried = torch.tensor(momentum[name], device=parameter.device)
-            optimiser.state[parameter]["momentum_buffer"] = carried
+            if name in momentum and parameter.requires_grad:
+                carried = torch.tensor(momentum[name], device=parameter.device)
+                optimiser.state[parameter]["momentum_buffer"] = carried
     sums: dict[str, Tensor] = {}
     seen = 0
     for epoch in range(training.epochs):
@@ -100,6 +109,15 @@ def fit(
             "lower learning_rate or look for extreme windows with 'fedapa inspect'"
         )
     return Fit(losses=means, momentum=_momentum_of(model, optimiser))
+
+
+def _thaw(model: Model, part: Part) -> None:
+    """Put ``part`` into training and everything else to rest."""
+    for name, child in model.named_children():
+        chosen = part in ("all", name)
+        child.train(chosen)
+        child.requires_grad_(chosen)
+    model.training = True
 
 
 def _momentum_of(model: Model, optimiser: torch.optim.SGD) -> NamedArrays:

@@ -21,6 +21,7 @@ __all__ = [
     "aggregate_prototypes",
     "aggregation_weights",
     "class_prototypes",
+    "mean_prototypes",
     "pad_prototypes",
     "weight_entropy",
 ]
@@ -126,6 +127,28 @@ def _attend(values: Tensor, held: Tensor, temperature: float) -> Tensor:
     )[0]
 
 
+def mean_prototypes(
+    prototypes: TensorOrArray, present: TensorOrArray, counts: TensorOrArray | None = None
+) -> TensorOrArray:
+    """p̄^c, the mean over the rooms that hold class c: FedProto's global prototype.
+
+    Args:
+        prototypes: P [N, C, D].
+        present: [N, C], which of them are real.
+        counts: [N, C], samples behind each; given, the mean is weighted by them, else uniform.
+
+    Returns:
+        [C, D]; a class that nobody holds is zero.
+    """
+    given, held = _checked(prototypes, present, 1.0)
+    shares = held.to(given.dtype)
+    if counts is not None:
+        shares = shares * tensor(counts).to(given.dtype)
+    shares = shares / shares.sum(dim=0).clamp(min=torch.finfo(given.dtype).tiny)  # (N, C)
+    real = given.masked_fill(~held[:, :, None], 0.0)
+    return like(prototypes, torch.einsum("nc,ncd->cd", shares, real))
+
+
 def pad_prototypes(
     prototypes: TensorOrArray, present: TensorOrArray, counts: TensorOrArray | None = None
 ) -> TensorOrArray:
@@ -140,12 +163,7 @@ def pad_prototypes(
         [N, C, D]; a class that nobody holds stays zero.
     """
     given, held = _checked(prototypes, present, 1.0)
-    shares = held.to(given.dtype)
-    if counts is not None:
-        shares = shares * tensor(counts).to(given.dtype)
-    shares = shares / shares.sum(dim=0).clamp(min=torch.finfo(given.dtype).tiny)  # (N, C)
-    real = given.masked_fill(~held[:, :, None], 0.0)
-    mean = torch.einsum("nc,ncd->cd", shares, real)
+    mean = tensor(mean_prototypes(prototypes, present, counts))  # (C, D)
     return like(prototypes, torch.where(held[:, :, None], given, mean))
 
 
@@ -162,8 +180,10 @@ def weight_entropy(weights: TensorOrArray) -> TensorOrArray:
 
 
 def tensor(values: Tensor | Array) -> Tensor:
-    """A tensor with the same memory."""
-    return values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values))
+    """A tensor with the same memory, or a copy of an array that may not be written."""
+    if isinstance(values, Tensor):
+        return values
+    return torch.from_numpy(np.require(values, requirements="W"))
 
 
 def like(model: TensorOrArray, result: Tensor) -> TensorOrArray:

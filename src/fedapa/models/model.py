@@ -1,12 +1,19 @@
 """Model: what every net here is, an encoder (windows → embedding) and a classifier (→ logits)."""
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Model", "unit"]
+__all__ = ["Model", "batch_norm_arrays", "nearest_prototype", "unit"]
 
 SHORTEST = 1e-8
 """A vector below this length has no direction."""
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+NEVER = -1e9
+"""The logit of a class that must not be answered."""
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -52,3 +59,36 @@ class Model(nn.Module):
         """The most likely class [B] of each window, as this net sees it."""
         logits, _ = self(windows)
         return torch.argmax(logits, dim=1)
+
+
+def batch_norm_arrays(model: nn.Module) -> frozenset[str]:
+    """The names of all parameters and buffers of BatchNorms, found by the type of the module."""
+    return frozenset(
+        f"{path}.{name}"
+        for path, module in model.named_modules()
+        if isinstance(module, BATCH_NORMS)
+        for name in module.state_dict()
+    )
+
+
+@torch.no_grad()
+def nearest_prototype(
+    model: Model, prototypes: Tensor, present: Tensor, *, cosine: bool = False
+) -> Model:
+    """A copy of a net that answers with the nearest prototype instead of its own classifier.
+
+    That is a linear classifier too: argmin ‖r − p‖² = argmax r·p − ‖p‖²/2, and the largest cosine
+    is the largest r·p/‖p‖. So the copy can be saved and served like any net.
+
+    Args:
+        model: the net whose embedding is compared.
+        prototypes: [C, D].
+        present: [C]; absent classes are never answered.
+        cosine: by direction instead of distance.
+    """
+    nearest = copy.deepcopy(model)
+    towards = unit(prototypes) if cosine else prototypes  # (C, D)
+    offset = torch.zeros(len(towards)) if cosine else -towards.square().sum(dim=1) / 2  # (C,)
+    nearest.classifier.weight.copy_(towards)
+    nearest.classifier.bias.copy_(torch.where(present, offset, NEVER))
+    return nearest

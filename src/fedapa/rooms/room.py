@@ -1,5 +1,6 @@
 """Room: one client with its windows, its split, its normaliser and the net it can afford."""
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,13 @@ from torch import Tensor
 
 from fedapa.errors import DataError
 from fedapa.models.build import build_model
-from fedapa.models.model import Model
+from fedapa.models.cost import flops
+from fedapa.models.model import Model, batch_norm_arrays
 from fedapa.randomness import Key
 from fedapa.windows.split import Split, SplitKind, split_windows
 from fedapa.windows.store import Label
 
-__all__ = ["Normaliser", "Room", "RoomCard", "class_indices", "sorted_labels"]
+__all__ = ["Normaliser", "Room", "RoomCard", "class_indices", "cut_batches", "sorted_labels"]
 
 _DEFAULT_KEY = Key(0)
 _CHUNK = 64  # windows read at a time where order does not matter
@@ -66,6 +68,18 @@ class RoomCard:
     width: int
     shapes: Mapping[str, tuple[int, ...]]
     """Parameters and buffers of its net, by name."""
+    labels: tuple[Label, ...] = ()
+    """What the classes mean; all rooms of a federation need the same list."""
+    norms: frozenset[str] = frozenset()
+    """Those of its arrays that belong to a BatchNorm, found by the type of the module."""
+    buffers: frozenset[str] = frozenset()
+    """Those of its arrays that are not trained but counted, such as BatchNorm's statistics."""
+    validation: int = 0
+    """Validation windows."""
+    flops: int = 0
+    """Of one window through its net."""
+    pooled: bool = False
+    """Whether it trains on everybody's windows; a control, see rooms/pool.py."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,17 +170,22 @@ class Room:
             windows = np.load(windows, mmap_mode="r")
         self.__dict__.update({**state, "windows": windows})
 
-    @property
+    @functools.cached_property
     def card(self) -> RoomCard:
         """What the server may know of this room."""
-        state = self.build().state_dict()
+        model = self.build()
         return RoomCard(
             name=self.name,
             architecture=self.architecture,
             windows=len(self.split.train),
             classes=len(self.classes),
             width=self.width,
-            shapes={name: tuple(value.shape) for name, value in state.items()},
+            shapes={name: tuple(value.shape) for name, value in model.state_dict().items()},
+            labels=self.classes,
+            norms=batch_norm_arrays(model),
+            buffers=frozenset(name for name, _ in model.named_buffers()),
+            validation=len(self.split.validation),
+            flops=flops(model, self.windows.shape[1:]),
         )
 
     def build(self) -> Model:
@@ -182,18 +201,17 @@ class Room:
         )
         return model.to(self.device)
 
-    def batches(self, size: int, key: Key) -> Iterator[tuple[Tensor, Tensor]]:
+    def batches(
+        self, size: int, key: Key, *, share: float = 1.0
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """The train windows once, in the order that ``key`` draws, normalised, in batches.
 
         Nothing is dropped; a last batch of one joins its neighbour, because BatchNorm cannot
-        normalise a single value.
+        normalise a single value. ``share`` takes the first part of that order only.
         """
         order = key.numpy().permutation(self.split.train)
-        edges = list(range(0, len(order), size))
-        if len(edges) > 1 and len(order) - edges[-1] == 1:
-            edges.pop()
-        for first, last in zip(edges, [*edges[1:], len(order)], strict=True):
-            yield self._tensors(order[first:last])
+        for chosen in cut_batches(order[: max(1, round(share * len(order)))], size):
+            yield self.tensors(chosen)
 
     def inspect(
         self, part: Literal["train", "validation", "test"]
@@ -201,7 +219,7 @@ class Room:
         """The windows of a part in their own order, in batches for a pass without gradient."""
         index = getattr(self.split, part)
         for first in range(0, len(index), _CHUNK):
-            yield self._tensors(index[first : first + _CHUNK])
+            yield self.tensors(index[first : first + _CHUNK])
 
     @torch.no_grad()
     def embeddings(self, model: Model) -> tuple[Tensor, Tensor]:
@@ -220,9 +238,19 @@ class Room:
         truth = self.labels[getattr(self.split, part)]
         return (np.concatenate(guesses) if guesses else truth[:0]), truth
 
-    def _tensors(self, index: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def tensors(self, index: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Some windows, normalised, and their labels, on the room's device."""
         windows = torch.from_numpy(self.normaliser(self.windows[index]))
         return windows.to(self.device), torch.from_numpy(self.labels[index]).to(self.device)
+
+
+def cut_batches(order: npt.NDArray[np.int64], size: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Consecutive parts of ``order``; a last part of one joins its neighbour."""
+    edges = list(range(0, len(order), size))
+    if len(edges) > 1 and len(order) - edges[-1] == 1:
+        edges.pop()
+    for first, last in zip(edges, [*edges[1:], len(order)], strict=True):
+        yield order[first:last]
 
 
 def _is_whole_file(windows: npt.NDArray[np.float32], path: str) -> bool:

@@ -22,8 +22,9 @@ import torch
 
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
 from fedapa.errors import RunError
+from fedapa.federation import cohort
 from fedapa.federation.participant import Participant, Reply, Request
-from fedapa.models.cost import flops
+from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Room
 
 __all__ = ["InProcess", "available_cores"]
@@ -67,7 +68,9 @@ class InProcess:
         folder: Path,
         workers: int | None = None,
     ) -> None:
-        by_name = {room.name: room for room in sorted(rooms, key=lambda room: room.name)}
+        cohort.check_roster([room.card for room in rooms])
+        served = pool_rooms(rooms) if algorithm.pools else rooms
+        by_name = {room.name: room for room in sorted(served, key=lambda room: room.name)}
         self._served = _Served(algorithm, by_name, run, folder)
         self._cards = tuple(room.card for room in by_name.values())
         # Longest first: the round ends when the last room does.
@@ -123,7 +126,7 @@ class InProcess:
 
 
 def _effort(room: Room) -> int:
-    return flops(room.build(), room.windows.shape[1:]) * len(room.split.train)
+    return room.card.flops * room.card.windows
 
 
 def _result(job: "Future[Reply]", room: str, round: Round) -> Reply:

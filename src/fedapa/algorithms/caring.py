@@ -1,0 +1,74 @@
+"""CARING: FedAvg with two weights, 1 for rooms that do well on validation and 0.3 for the others.
+
+w ← Σ a_i w_i / Σ a_i. The original gives no rule for a_i that we could read; ours: a_i = 1 if the
+room's accuracy on its validation windows, after its local step, is at least the mean of the
+participants', else 0.3. Unlike FedAvg a room is scored with its net after the local step.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, cast
+
+import numpy as np
+from pydantic import Field
+
+from fedapa.algorithms.algorithm import Payload, Report, RoomState, Roster, Round, ServerState
+from fedapa.algorithms.fedavg import FedAvg
+from fedapa.errors import RosterError
+from fedapa.learning.tree import NamedArrays, load_weights
+from fedapa.models.model import Model
+from fedapa.randomness import Key
+from fedapa.rooms.room import Room
+
+__all__ = ["Caring"]
+
+
+@dataclass(frozen=True)
+class Caring(FedAvg):
+    """w ← Σ a_i w_i / Σ a_i with a_i ∈ {1, low}."""
+
+    name: ClassVar[str] = "caring"
+    title: ClassVar[str] = "CARING"
+    travels: ClassVar[str] = "all weights and BatchNorm statistics, validation accuracy up"
+    citation: ClassVar[str] = "Li et al., IEEE TMC 2024"
+
+    low: Annotated[float, Field(gt=0, le=1)] = 0.3
+    """a_i of rooms below the mean; 1 makes a plain mean over rooms."""
+
+    def open(self, roster: Roster, key: Key) -> ServerState:
+        """As FedAvg; every room needs windows to validate on."""
+        for card in roster:
+            if not card.validation:
+                raise RosterError(
+                    f"CARING weighs rooms by validation accuracy: {card.name} has no validation "
+                    "windows; set data.validation above 0, or give the room more recordings"
+                )
+        return super().open(roster, key)
+
+    def influence(self, uploads: Mapping[str, Payload]) -> dict[str, float]:
+        """a_i = 1 where the validation accuracy reaches the participants' mean, else ``low``."""
+        rooms = sorted(uploads)
+        accuracy = np.asarray([cast(float, uploads[room]["accuracy"]) for room in rooms])
+        # Equal accuracies are all good enough, whatever the rounding of their mean.
+        enough = accuracy >= accuracy.mean() - 1e-12
+        return {room: 1.0 if good else self.low for room, good in zip(rooms, enough, strict=True)}
+
+    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
+        """As FedAvg, and the net after the local step is kept to be scored."""
+        return {**super().receive(room, state, download, round), "trained": state["model"]}
+
+    def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
+        """The net after the room's last local step."""
+        model = self.build(room)
+        load_weights(model, cast(NamedArrays, state.get("trained", state["model"])))
+        return model
+
+    def train(
+        self, room: Room, state: RoomState, round: Round
+    ) -> tuple[RoomState, Payload, Report]:
+        """As FedAvg, then measure the accuracy on the validation windows."""
+        state, upload, report = super().train(room, state, round)
+        guess, truth = room.predict(self.model(room, state), "validation")
+        accuracy = float((guess == truth).mean())
+        state = {**state, "trained": state["model"]}
+        return state, {**upload, "accuracy": accuracy}, {**report, "validation": accuracy}

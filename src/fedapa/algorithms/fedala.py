@@ -1,0 +1,116 @@
+"""FedALA: FedAvg, but each room starts from its own element-wise mixture of old and merged net.
+
+ŵ = w_i + (w_g − w_i)⊙W on the last p tensors, everything below from w_g. W is learned on a share
+of the room's windows, CE of ŵ with ŵ's net otherwise fixed: W ← clip(W − η ∇ŵ ⊙ (w_g − w_i), 0, 1).
+W begins at 1 (which is FedAvg) and is kept from round to round.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, cast
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from fedapa.algorithms.algorithm import Payload, Report, RoomState, Round
+from fedapa.algorithms.fedavg import FedAvg
+from fedapa.learning.fit import NotNegative, Positive, PositiveInteger
+from fedapa.learning.tree import NamedArrays
+from fedapa.payload import Array
+from fedapa.rooms.room import Room
+
+__all__ = ["FedALA"]
+
+SETTLED = 10
+"""Losses whose spread tells whether W has settled."""
+
+
+@dataclass(frozen=True)
+class FedALA(FedAvg):
+    """Adaptive local aggregation."""
+
+    name: ClassVar[str] = "fedala"
+    title: ClassVar[str] = "FedALA"
+    citation: ClassVar[str] = "Zhang et al., AAAI 2023"
+
+    mixing_rate: NotNegative = 1.0
+    """η of W; 0 keeps W at 1, which is FedAvg."""
+    mixing_share: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """Share of the train windows that W is learned on."""
+    tensors: PositiveInteger = 2
+    """p: so many parameter tensors from the end are mixed; 2 is the classifier."""
+    settled: Positive = 0.1
+    """The first time, W is learned until its last ten epochs' losses deviate by less than this."""
+    longest_start: PositiveInteger = 50
+    """Epochs of that first time, at most; afterwards it is one epoch a round."""
+
+    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
+        """Start from ŵ; in the first round there is nothing to mix."""
+        merged = cast(NamedArrays, download.get("weights", {}))
+        new = super().receive(room, state, download, round)
+        names = [name for name, _ in self.build(room).named_parameters()][-self.tensors :]
+        mixed = [name for name in names if name in merged]
+        if not mixed:
+            return new
+        mixing, start = self._learn(room, state, cast(NamedArrays, new["model"]), mixed, round)
+        return {**new, "model": {**cast(NamedArrays, new["model"]), **start}, "mixing": mixing}
+
+    def _learn(
+        self, room: Room, state: RoomState, merged: NamedArrays, names: list[str], round: Round
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        """W and ŵ of the mixed tensors."""
+        model = self.model(room, {"model": merged})
+        model.eval()  # w_g's BatchNorm statistics stand while W is learned
+        old = {name: _tensor(cast(NamedArrays, state["model"])[name], room) for name in names}
+        change = {name: _tensor(merged[name], room) - old[name] for name in names}  # w_g − w_i
+        known = cast(NamedArrays, state.get("mixing", {}))
+        mixing = {
+            name: _tensor(known[name], room) if name in known else torch.ones_like(old[name])
+            for name in names
+        }
+        epochs = 1 if known else self.longest_start
+        key = round.key / "room" / room.name / "mixing"
+        losses: list[float] = []
+        for _ in range(epochs):
+            total, seen = 0.0, 0
+            for windows, labels in room.batches(
+                self.training.batch_size, key, share=self.mixing_share
+            ):
+                start = {name: old[name] + change[name] * mixing[name] for name in names}  # ŵ
+                leaves = {name: value.requires_grad_() for name, value in start.items()}
+                logits, _ = functional_call(model, leaves, (windows,))
+                loss = F.cross_entropy(logits, labels)
+                slopes = torch.autograd.grad(loss, list(leaves.values()))  # ∇ŵ
+                for name, slope in zip(leaves, slopes, strict=True):
+                    step = self.mixing_rate * slope * change[name]
+                    mixing[name] = (mixing[name] - step).clamp(0.0, 1.0)
+                total += float(loss.detach()) * len(labels)
+                seen += len(labels)
+            losses.append(total / seen)
+            if len(losses) >= SETTLED and float(np.std(losses[-SETTLED:])) < self.settled:
+                break
+        start = {name: old[name] + change[name] * mixing[name] for name in names}
+        return _arrays(mixing), _arrays(start)
+
+    def train(
+        self, room: Room, state: RoomState, round: Round
+    ) -> tuple[RoomState, Payload, Report]:
+        """As FedAvg; the mean of W goes into the record."""
+        state, upload, report = super().train(room, state, round)
+        mixing = cast(NamedArrays, state.get("mixing", {}))
+        if mixing:
+            flat = np.concatenate([np.ravel(values) for _, values in sorted(mixing.items())])
+            report = {**report, "mixing": float(flat.astype(np.float64).mean())}
+        return state, upload, report
+
+
+def _tensor(values: Array, room: Room) -> Tensor:
+    return torch.from_numpy(np.array(values)).to(room.device)
+
+
+def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+    return {name: value.detach().cpu().numpy() for name, value in tensors.items()}

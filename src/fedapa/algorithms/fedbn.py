@@ -1,0 +1,40 @@
+"""FedBN: FedAvg of everything but BatchNorm, which stays in the room that it describes.
+
+w_shared ← Σ n_i w_i / Σ n_i; scale, shift and running statistics of every BatchNorm, found by the
+type of the module and not by its name, are never uploaded.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedapa.algorithms.algorithm import Roster, ServerState
+from fedapa.algorithms.fedavg import FedAvg
+from fedapa.errors import RosterError
+from fedapa.randomness import Key
+from fedapa.rooms.room import RoomCard
+
+__all__ = ["FedBN"]
+
+
+@dataclass(frozen=True)
+class FedBN(FedAvg):
+    """FedAvg with private BatchNorms."""
+
+    name: ClassVar[str] = "fedbn"
+    title: ClassVar[str] = "FedBN"
+    travels: ClassVar[str] = "all weights but BatchNorm's"
+    citation: ClassVar[str] = "Li et al., ICLR 2021"
+
+    def open(self, roster: Roster, key: Key) -> ServerState:
+        """As FedAvg; refuses nets without BatchNorm, on which it would silently be FedAvg."""
+        for card in roster:
+            if not card.norms:
+                raise RosterError(
+                    f"FedBN keeps BatchNorm in the room, and {card.name}'s net "
+                    f"'{card.architecture}' has none; use algorithm = 'fedavg' or a net with one"
+                )
+        return super().open(roster, key)
+
+    def private(self, card: RoomCard) -> frozenset[str]:
+        """Every array of a BatchNorm."""
+        return card.norms

@@ -1,0 +1,108 @@
+"""FedProc: FedAvg plus a contrast with mean prototypes that hands over to cross-entropy.
+
+L = α_t·L_con + (1 − α_t)·CE with α_t = 1 − (t − 1)/max(T − 1, 1): the first rounds shape the
+embedding, the last ones the classifier. L_con is −log softmax over classes of cos(r, p̄^c)/τ at
+c = y. Unlike FedProto weights travel too; in round 1 there are no prototypes, and it is CE.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedapa.algorithms.algorithm import Payload, Report, RoomState, Roster, Round, ServerState
+from fedapa.algorithms.fedavg import FedAvg
+from fedapa.algorithms.prototype_sets import (
+    Floats,
+    Mask,
+    measure,
+    open_sets,
+    stored_sets,
+    take_in_and_average,
+)
+from fedapa.learning.fit import Objective, Positive, PositiveInteger, cross_entropy
+from fedapa.learning.losses import prototype_contrast
+from fedapa.models.model import Model
+from fedapa.payload import Array
+from fedapa.randomness import Key
+from fedapa.rooms.room import Room
+
+__all__ = ["FedProc"]
+
+
+@dataclass(frozen=True)
+class FedProc(FedAvg):
+    """Prototypical contrast over FedAvg."""
+
+    name: ClassVar[str] = "fedproc"
+    title: ClassVar[str] = "FedProc"
+    travels: ClassVar[str] = "all weights and BatchNorm statistics; prototypes up, their mean down"
+    citation: ClassVar[str] = "Mu et al., FGCS 2023"
+
+    temperature: Positive = 0.5
+    """τ of the contrast."""
+    minimum_samples: PositiveInteger = 1
+    """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
+
+    def open(self, roster: Roster, key: Key) -> ServerState:
+        """As FedAvg, and nobody has uploaded a prototype yet."""
+        return {**super().open(roster, key), **open_sets(roster, self.title)}
+
+    def download(self, state: ServerState, room: str, round: Round) -> Payload:
+        """The merged weights and p̄ [C, D]."""
+        means = {name: state[name] for name in ("mean", "known") if name in state}
+        return {**super().download(state, room, round), **means}
+
+    def merge(
+        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
+    ) -> ServerState:
+        """The weighted mean of weights; the sets that came beside those of absent rooms."""
+        return super().merge(take_in_and_average(state, uploads), uploads, round)
+
+    def explain(self, state: ServerState) -> dict[str, float | Array]:
+        """As FedAvg, and how old each room's set is."""
+        return {**super().explain(state), "age": cast(Array, state["age"])}
+
+    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
+        """P and its mask."""
+        return stored_sets(state)
+
+    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
+        """As FedAvg, and keep the means."""
+        means = {name: download[name] for name in ("mean", "known") if name in download}
+        return {**super().receive(room, state, download, round), **means}
+
+    def train(
+        self, room: Room, state: RoomState, round: Round
+    ) -> tuple[RoomState, Payload, Report]:
+        """Minimise α_t·L_con + (1 − α_t)·CE; upload the weights and the prototypes."""
+        model, state, report = self.fit(room, state, round, self.objective(room, state, round))
+        _, prototypes = measure(room, model, minimum_samples=self.minimum_samples)
+        upload = {**self.upload(room, state), **prototypes}
+        return state, upload, {**report, "alpha": contrast_share(round)}
+
+    def objective(self, room: Room, state: RoomState, round: Round) -> Objective:
+        """α_t·L_con + (1 − α_t)·CE."""
+        if "mean" not in state:
+            return cross_entropy
+        share = contrast_share(round)
+        mean = torch.from_numpy(np.array(cast(Floats, state["mean"]))).to(room.device)
+        known = torch.from_numpy(np.array(cast(Mask, state["known"]))).to(room.device)
+
+        def handing_over(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
+            logits, embeddings = model(windows)
+            classification = F.cross_entropy(logits, labels)
+            contrast = prototype_contrast(embeddings, labels, mean, self.temperature, known)
+            total = share * contrast + (1 - share) * classification
+            return {"loss": total, "loss_ce": classification, "loss_con": contrast}
+
+        return handing_over
+
+
+def contrast_share(round: Round) -> float:
+    """α_t = 1 − (t − 1)/max(T − 1, 1): 1 in the first round, 0 in the last."""
+    return 1 - (round.number - 1) / max(round.total - 1, 1)

@@ -1,0 +1,129 @@
+"""FedProto: rooms exchange class prototypes; embeddings are drawn to their mean over all rooms.
+
+Up: P_i (eqn_4, after the local epochs, in eval mode). Down: p̄^c, the mean over the rooms that hold
+c. L = CE + λ·MSE(r, p̄^y). Unlike FedAPA there is one mean for all, and a distance, not a contrast.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedapa.algorithms.algorithm import (
+    Algorithm,
+    Payload,
+    Report,
+    RoomState,
+    Roster,
+    Round,
+    ServerState,
+)
+from fedapa.algorithms.prototype_sets import (
+    Floats,
+    Mask,
+    measure,
+    open_sets,
+    stored_sets,
+    take_in_and_average,
+)
+from fedapa.learning.fit import NotNegative, Objective, PositiveInteger, cross_entropy
+from fedapa.models.model import Model, nearest_prototype
+from fedapa.payload import Array
+from fedapa.randomness import Key
+from fedapa.rooms.room import Room
+
+__all__ = ["FedProto", "prototype_distance"]
+
+
+@dataclass(frozen=True)
+class FedProto(Algorithm):
+    """Global-mean prototypes as a regulariser."""
+
+    name: ClassVar[str] = "fedproto"
+    title: ClassVar[str] = "FedProto"
+    travels: ClassVar[str] = "class prototypes up, their mean down"
+    citation: ClassVar[str] = "Tan et al., AAAI 2022"
+
+    attraction: NotNegative = 1.0
+    """λ, the weight of the distance to the mean; 0 is Local."""
+    minimum_samples: PositiveInteger = 1
+    """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
+
+    def open(self, roster: Roster, key: Key) -> ServerState:
+        """Nobody has uploaded yet."""
+        return open_sets(roster, self.title)
+
+    def download(self, state: ServerState, room: str, round: Round) -> Payload:
+        """p̄ of the classes that anybody holds."""
+        if "mean" not in state:
+            return {}
+        known = cast(Mask, state["known"])
+        return {"mean": cast(Floats, state["mean"])[known], "known": known}
+
+    def merge(
+        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
+    ) -> ServerState:
+        """The sets that came, and the last ones of rooms that were absent."""
+        return take_in_and_average(state, uploads)
+
+    def explain(self, state: ServerState) -> dict[str, float | Array]:
+        """How old each room's set is."""
+        return {"age": cast(Array, state["age"])}
+
+    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
+        """P and its mask."""
+        return stored_sets(state)
+
+    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
+        """Keep the means; this round's distance is measured to them."""
+        return {**state, **download}
+
+    def train(
+        self, room: Room, state: RoomState, round: Round
+    ) -> tuple[RoomState, Payload, Report]:
+        """Minimise CE + λ·MSE, then measure the prototypes over the train windows."""
+        model, state, report = self.fit(room, state, round, self._objective(room, state))
+        _, upload = measure(room, model, minimum_samples=self.minimum_samples)
+        return state, upload, report
+
+    def _objective(self, room: Room, state: RoomState) -> Objective:
+        if "mean" not in state or self.attraction == 0:
+            return cross_entropy
+        means, known = (values.to(room.device) for values in _means(room, state))
+
+        def attracted(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
+            logits, embeddings = model(windows)
+            classification = F.cross_entropy(logits, labels)
+            distance = prototype_distance(embeddings, labels, means, known)
+            total = classification + self.attraction * distance
+            return {"loss": total, "loss_ce": classification, "loss_mse": distance}
+
+        return attracted
+
+    def also(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
+        """The answer of the nearest mean, the original's way to predict."""
+        if "mean" not in state:
+            return {}
+        return {"nearest": nearest_prototype(self.model(room, state), *_means(room, state))}
+
+
+def _means(room: Room, state: RoomState) -> tuple[Tensor, Tensor]:
+    """p̄ [C, D], zero where nobody holds the class, and the known classes [C]."""
+    known = np.array(cast(Mask, state["known"]))
+    means = np.zeros((len(room.classes), room.width), np.float32)
+    means[known] = cast(Floats, state["mean"])
+    return torch.from_numpy(means), torch.from_numpy(known)
+
+
+def prototype_distance(
+    embeddings: Tensor, labels: Tensor, prototypes: Tensor, known: Tensor
+) -> Tensor:
+    """MSE(r, p̄^y): mean over width and over the samples whose class is known; 0 if none is."""
+    told = known[labels]  # (B,)
+    if not told.any():
+        return (embeddings * 0.0).sum()
+    return F.mse_loss(embeddings[told], prototypes[labels[told]])

@@ -1,0 +1,42 @@
+"""FedRep: rooms share the encoder θ and keep a head h each, which they train first.
+
+A round in a room: head epochs with θ frozen, its BatchNorm statistics included, then the encoder
+with h frozen; both on CE. θ ← Σ n_i θ_i / Σ n_i. Unlike FedAvg the classifier never travels.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedapa.algorithms.algorithm import Payload, Report, RoomState, Round
+from fedapa.algorithms.fedavg import FedAvg
+from fedapa.learning.fit import PositiveInteger, cross_entropy
+from fedapa.rooms.room import Room, RoomCard
+
+__all__ = ["FedRep"]
+
+
+@dataclass(frozen=True)
+class FedRep(FedAvg):
+    """A shared encoder under private heads."""
+
+    name: ClassVar[str] = "fedrep"
+    title: ClassVar[str] = "FedRep"
+    travels: ClassVar[str] = "the encoder's weights and BatchNorm statistics"
+    citation: ClassVar[str] = "Collins et al., ICML 2021"
+
+    head_epochs: PositiveInteger = 1
+    """Epochs on the head alone; the encoder then gets training.epochs."""
+
+    def private(self, card: RoomCard) -> frozenset[str]:
+        """The classifier."""
+        return frozenset(name for name in card.shapes if name.startswith("classifier."))
+
+    def train(
+        self, room: Room, state: RoomState, round: Round
+    ) -> tuple[RoomState, Payload, Report]:
+        """The head on the new encoder, then the encoder under the new head."""
+        _, state, head = self.fit(
+            room, state, round, cross_entropy, part="classifier", epochs=self.head_epochs
+        )
+        _, state, report = self.fit(room, state, round, cross_entropy, part="encoder")
+        return state, self.upload(room, state), {**report, "loss_head": head["loss"]}

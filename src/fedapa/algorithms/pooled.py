@@ -1,0 +1,82 @@
+"""Pooled: one net on everybody's windows, as if raw data were shared; a control, not federated.
+
+One room holds all train windows (rooms/pool.py) and trains on them; every room is scored with the
+resulting net on its own test windows. Unlike FedAvg there is nothing to average.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+
+from fedapa.algorithms.algorithm import (
+    Algorithm,
+    Payload,
+    Report,
+    RoomState,
+    Roster,
+    Round,
+    ServerState,
+)
+from fedapa.errors import RosterError
+from fedapa.learning.fit import cross_entropy
+from fedapa.learning.tree import NamedArrays
+from fedapa.randomness import Key
+from fedapa.rooms.room import Room
+
+__all__ = ["Pooled"]
+
+
+@dataclass(frozen=True)
+class Pooled(Algorithm):
+    """What sharing raw data would give."""
+
+    name: ClassVar[str] = "pooled"
+    title: ClassVar[str] = "Pooled"
+    travels: ClassVar[str] = "every window (a control); the net comes back"
+    citation: ClassVar[str] = "control"
+    pools: ClassVar[bool] = True
+
+    def open(self, roster: Roster, key: Key) -> ServerState:
+        """Needs one room with everybody's windows, and one net that fits all rooms."""
+        holders = [card for card in roster if card.pooled]
+        if len(holders) != 1:
+            raise RosterError(
+                f"Pooled trains on everybody's windows, and {roster[0].name} has only its own: it "
+                "runs in one process with all rooms; over a network use algorithm = 'fedavg'"
+            )
+        for card in roster:
+            if dict(card.shapes) != dict(holders[0].shapes):
+                raise RosterError(
+                    f"Pooled is one net for all: {card.name} has '{card.architecture}' with "
+                    f"{card.classes} classes, {holders[0].name} '{holders[0].architecture}' with "
+                    f"{holders[0].classes}; give all rooms one architecture and one class list"
+                )
+        return {"merged": {}}
+
+    def download(self, state: ServerState, room: str, round: Round) -> Payload:
+        """The net, once it was trained."""
+        merged = cast(NamedArrays, state["merged"])
+        return {"weights": merged} if merged else {}
+
+    def merge(
+        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
+    ) -> ServerState:
+        """The net of the one room that trains."""
+        trained = [uploads[room]["weights"] for room in sorted(uploads) if uploads[room]]
+        return {**state, "merged": trained[0]} if trained else state
+
+    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
+        """Take the net over whole."""
+        return {**state, "model": download["weights"]} if download else state
+
+    def train(
+        self, room: Room, state: RoomState, round: Round
+    ) -> tuple[RoomState, Payload, Report]:
+        """Cross-entropy over all windows in the room that has them; others have nothing to do."""
+        if not room.card.pooled:
+            return state, {}, {}
+        _, state, report = self.fit(room, state, round, cross_entropy)
+        weights = cast(NamedArrays, state["model"])
+        return state, {"weights": {name: np.array(weights[name]) for name in weights}}, report

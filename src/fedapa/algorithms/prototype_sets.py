@@ -1,0 +1,136 @@
+"""What algorithms that exchange prototypes share: each room's set at the server, and its making.
+
+The server keeps the last set of every room, which classes are real in it, the samples behind them
+and its age; a room that sits out keeps its set. Absent rows do not travel.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fedapa.algorithms.algorithm import Payload, RoomState, Roster, ServerState
+from fedapa.errors import RosterError
+from fedapa.learning.prototypes import class_prototypes, mean_prototypes
+from fedapa.models.model import Model, unit
+from fedapa.payload import Array
+from fedapa.rooms.room import Room
+
+__all__ = [
+    "Floats",
+    "Mask",
+    "full_set",
+    "heard_sets",
+    "measure",
+    "open_sets",
+    "stored_sets",
+    "take_in",
+    "take_in_and_average",
+]
+
+Floats = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+
+
+def open_sets(roster: Roster, title: str) -> ServerState:
+    """The state before anybody has uploaded; refuses rooms whose embeddings cannot be compared."""
+    first = roster[0]
+    for card in roster:
+        if (card.classes, card.width) != (first.classes, first.width):
+            raise RosterError(
+                f"{title} compares embeddings: {card.name} has {card.classes} classes and width "
+                f"{card.width}, {first.name} {first.classes} and {first.width}; give all rooms "
+                "one class list and one width"
+            )
+    rooms = len(roster)
+    return {
+        "rooms": {name: index for index, name in enumerate(sorted(card.name for card in roster))},
+        "prototypes": np.zeros((rooms, first.classes, first.width), np.float32),
+        "counts": np.zeros((rooms, first.classes), np.int64),
+        "present": np.zeros((rooms, first.classes), bool),
+        "age": np.full(rooms, -1, np.int64),  # rounds since the last upload; −1 never
+    }
+
+
+def take_in(state: ServerState, uploads: Mapping[str, Payload]) -> ServerState:
+    """The sets that came in place of the old ones; all others one round older."""
+    rooms = cast(Mapping[str, int], state["rooms"])
+    prototypes = np.array(cast(Floats, state["prototypes"]))
+    present = np.array(cast(Mask, state["present"]))
+    counts = np.array(cast(Array, state["counts"]))
+    age = np.array(cast(npt.NDArray[np.int64], state["age"]))
+    age[age >= 0] += 1
+    for room in sorted(uploads):
+        index, upload = rooms[room], uploads[room]
+        held = cast(Mask, upload["present"])
+        present[index] = held
+        prototypes[index] = 0.0
+        prototypes[index, held] = cast(Floats, upload["prototypes"])
+        if "counts" in upload:
+            counts[index] = cast(Array, upload["counts"])
+        age[index] = 0
+    return {
+        **state,
+        "prototypes": prototypes,
+        "present": present,
+        "counts": counts,
+        "age": age,
+    }
+
+
+def take_in_and_average(state: ServerState, uploads: Mapping[str, Payload]) -> ServerState:
+    """``take_in``, and the mean p̄ [C, D] of the sets with the classes that anybody holds [C]."""
+    new = take_in(state, uploads)
+    mean = mean_prototypes(*stored_sets(new))
+    return {**new, "mean": mean, "known": np.any(cast(Mask, new["present"]), axis=0)}
+
+
+def heard_sets(state: ServerState, *, apart_from: str) -> Mask:
+    """[N], the rooms that ever uploaded, without the one that asks: it has its own set."""
+    heard: Mask = cast(npt.NDArray[np.int64], state["age"]) >= 0
+    heard[cast(Mapping[str, int], state["rooms"])[apart_from]] = False
+    return heard
+
+
+def stored_sets(state: ServerState) -> tuple[Floats, Mask]:
+    """P [N, C, D] and its mask [N, C]."""
+    return cast(Floats, state["prototypes"]), cast(Mask, state["present"])
+
+
+def measure(
+    room: Room,
+    model: Model,
+    *,
+    minimum_samples: int = 1,
+    unit_length: bool = False,
+    with_counts: bool = False,
+) -> tuple[RoomState, Payload]:
+    """A room's prototypes over its train windows, model in eval mode (eqn_4).
+
+    Args:
+        room: whose windows.
+        model: the net that embeds them.
+        minimum_samples: windows behind a prototype, at least.
+        unit_length: average embeddings scaled to length one.
+        with_counts: upload the number of windows behind each prototype too.
+
+    Returns:
+        What the room keeps, ``own`` [classes held, D] and ``own_present`` [C], and what it uploads.
+    """
+    embeddings, labels = room.embeddings(model)
+    values = unit(embeddings) if unit_length else embeddings
+    means, counts = class_prototypes(values.cpu(), labels.cpu(), len(room.classes))
+    present = (counts >= minimum_samples).numpy()
+    own = means.numpy()[present]
+    upload = {"prototypes": own, "present": present}
+    if with_counts:
+        upload["counts"] = counts.numpy()
+    return {"own": own, "own_present": present}, upload
+
+
+def full_set(state: RoomState, otherwise: Floats) -> Floats:
+    """The room's own set [C, D] with the classes that it does not hold from ``otherwise``."""
+    own = np.array(otherwise)
+    own[cast(Mask, state["own_present"])] = cast(Floats, state["own"])
+    return own

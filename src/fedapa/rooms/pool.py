@@ -1,0 +1,54 @@
+"""Pooled rooms: the control in which one room trains on everybody's windows.
+
+It breaks the promise that windows never leave a room, on purpose: it shows what sharing raw data
+would give. Every window keeps the normaliser of the room that it comes from.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedapa.randomness import Key
+from fedapa.rooms.room import Room, RoomCard, cut_batches
+
+__all__ = ["PooledRoom", "pool_rooms"]
+
+
+@dataclass(frozen=True, eq=False)
+class PooledRoom(Room):
+    """A room that trains on the windows of all members and is scored on its own."""
+
+    members: tuple[Room, ...] = ()
+
+    @property
+    def card(self) -> RoomCard:
+        """Its card, with everybody's train windows."""
+        windows = sum(len(member.split.train) for member in self.members)
+        return replace(super().card, windows=windows, pooled=True)
+
+    def batches(
+        self, size: int, key: Key, *, share: float = 1.0
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """The train windows of all members once, mixed, in batches; each normalised as at home."""
+        owner = np.concatenate(
+            [np.full(len(member.split.train), n) for n, member in enumerate(self.members)]
+        )
+        index = np.concatenate([member.split.train for member in self.members])
+        order = key.numpy().permutation(len(index))
+        for chosen in cut_batches(order[: max(1, round(share * len(order)))], size):
+            pairs = [
+                member.tensors(index[chosen[owner[chosen] == n]])
+                for n, member in enumerate(self.members)
+                if (owner[chosen] == n).any()
+            ]
+            yield torch.cat([windows for windows, _ in pairs]), torch.cat([y for _, y in pairs])
+
+
+def pool_rooms(rooms: Sequence[Room]) -> list[Room]:
+    """The same rooms, of which the first by name trains on everybody's windows."""
+    first, *others = sorted(rooms, key=lambda room: room.name)
+    own = {each.name: getattr(first, each.name) for each in fields(first)}
+    return [PooledRoom(**own, members=(first, *others)), *others]

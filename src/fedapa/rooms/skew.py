@@ -1,0 +1,174 @@
+"""Skewed rooms: one pool of windows dealt anew, with a label skew of a chosen strength.
+
+Natural rooms differ in everything at once; here feature skew is shared out evenly and only the
+labels differ, for ablations::
+
+    dirichlet   each class is dealt out in shares drawn from Dir(α): small α, strong skew and
+                unequal sizes; large α, rooms alike (Hsu et al., 2019)
+    classes     each room holds k classes only, every class dealt evenly among its holders
+                (McMahan et al., 2017)
+
+What is dealt is whole takes: neighbours in one take are near twins, and dealing them window by
+window would put one room's test windows into another's training. Only where the split is random,
+and leaks anyway, are windows dealt one by one.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fedapa.errors import DataError
+from fedapa.files import aside
+from fedapa.randomness import Key
+from fedapa.windows.slide import RoomWindows, cache_folder
+from fedapa.windows.store import Label
+
+__all__ = ["Partition", "by_classes", "by_dirichlet", "deal"]
+
+Partition: TypeAlias = Literal["rooms", "dirichlet", "classes"]
+_Index: TypeAlias = npt.NDArray[np.int64]
+
+_ATTEMPTS = 100
+"""Draws from Dir(α) until every room can learn and be tested."""
+
+
+def by_dirichlet(
+    labels: Sequence[Label], *, rooms: int, concentration: float, key: Key
+) -> list[_Index]:
+    """For each room the units it is dealt: of every class c a share p_c ~ Dir(α, …, α).
+
+    Shares are drawn again until every room has two classes with two units each, so that it has
+    something to tell apart and something to be tested on.
+
+    Args:
+        labels: the class of each unit.
+        rooms: how many to deal to.
+        concentration: α.
+        key: the stream.
+    """
+    known = _classes(labels)
+    for attempt in range(_ATTEMPTS):
+        stream = (key / attempt).numpy()
+        dealt: list[list[_Index]] = [[] for _ in range(rooms)]
+        for label in known:
+            mine = stream.permutation(_units_of(labels, label))
+            shares = stream.dirichlet(np.full(rooms, concentration))  # p_c
+            edges = np.rint(np.cumsum(shares)[:-1] * len(mine)).astype(np.int64)
+            for room, part in enumerate(np.split(mine, edges)):
+                dealt[room].append(part)
+        if all(sum(len(part) >= 2 for part in parts) >= 2 for parts in dealt):
+            return [np.sort(np.concatenate(parts)) for parts in dealt]
+    raise DataError(
+        f"partition = 'dirichlet': {len(labels)} recordings (or windows) of {len(known)} classes "
+        f"leave one of {rooms} rooms without two classes of two each at partition_concentration = "
+        f"{concentration:g}; raise it, or lower partition_rooms"
+    )
+
+
+def by_classes(labels: Sequence[Label], *, rooms: int, classes: int, key: Key) -> list[_Index]:
+    """For each room the units it is dealt: ``classes`` classes each, in turn, shared evenly.
+
+    With fewer places than classes (rooms · k < C) some classes are dealt to nobody.
+
+    Args:
+        labels: the class of each unit.
+        rooms: how many to deal to.
+        classes: k, classes in a room.
+        key: the stream that decides the order of classes and units.
+    """
+    known = _classes(labels)
+    if classes > len(known):
+        raise DataError(
+            f"partition = 'classes': partition_classes = {classes}, but there are {len(known)} "
+            "classes; lower it"
+        )
+    stream = key.numpy()
+    turn = stream.permutation(len(known))
+    holders: dict[int, list[int]] = {}
+    for place in range(rooms * classes):
+        holders.setdefault(int(turn[place % len(known)]), []).append(place // classes)
+    dealt: list[list[_Index]] = [[] for _ in range(rooms)]
+    for index in sorted(holders):
+        mine = stream.permutation(_units_of(labels, known[index]))
+        among = holders[index]
+        if len(mine) < 2 * len(among):
+            raise DataError(
+                f"partition = 'classes': class {known[index]!r} has {len(mine)} recordings (or "
+                f"windows) for {len(among)} rooms, two each are needed; lower partition_rooms or "
+                "partition_classes"
+            )
+        for room, part in zip(among, np.array_split(mine, len(among)), strict=True):
+            dealt[room].append(part)
+    return [np.sort(np.concatenate(parts)) for parts in dealt]
+
+
+def deal(
+    found: Sequence[RoomWindows],
+    *,
+    kind: Literal["dirichlet", "classes"],
+    rooms: int,
+    concentration: float,
+    classes: int,
+    whole_takes: bool,
+    key: Key,
+) -> tuple[RoomWindows, ...]:
+    """New rooms "part 01", "part 02" … from the windows of all ``found``, written to the cache."""
+    origin = np.concatenate([np.full(len(each.labels), n) for n, each in enumerate(found)])
+    row = np.concatenate([np.arange(len(each.labels)) for each in found])
+    labels = [label for each in found for label in each.labels]
+    takes = [f"{each.room} · {take}" for each in found for take in each.recordings]
+    starts = np.concatenate([each.starts for each in found])
+    # A unit is what is dealt whole: the number of its first window stands for it.
+    names = takes if whole_takes else [str(number) for number in range(len(labels))]
+    _, first, unit = np.unique(names, return_index=True, return_inverse=True)
+    unit_labels = [labels[int(number)] for number in first]
+    if kind == "dirichlet":
+        dealt = by_dirichlet(unit_labels, rooms=rooms, concentration=concentration, key=key)
+    else:
+        dealt = by_classes(unit_labels, rooms=rooms, classes=classes, key=key)
+    spans = max(each.spans for each in found)
+    new = []
+    for number, units in enumerate(dealt, start=1):
+        chosen = np.flatnonzero(np.isin(unit, units))
+        new.append(
+            RoomWindows(
+                room=f"part {number:02d}",
+                path=_write(found, origin[chosen], row[chosen]),
+                labels=tuple(labels[int(window)] for window in chosen),
+                recordings=tuple(takes[int(window)] for window in chosen),
+                starts=starts[chosen],
+                spans=spans,
+                synthetic=any(found[int(n)].synthetic for n in np.unique(origin[chosen])),
+            )
+        )
+    return tuple(new)
+
+
+def _write(found: Sequence[RoomWindows], origin: _Index, row: _Index) -> Path:
+    """The chosen windows in a file of their own, named by what it holds."""
+    content = repr([str(each.path) for each in found]).encode() + origin.tobytes() + row.tobytes()
+    name = hashlib.blake2b(content, digest_size=12).hexdigest()
+    target = cache_folder() / "partitions" / f"{name}.npy"
+    if target.is_file():
+        return target
+    sources = [each.open() for each in found]
+    with aside(target) as partial:
+        shape = (len(row), *sources[0].shape[1:])
+        out = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float32, shape=shape)
+        for place, (n, window) in enumerate(zip(origin, row, strict=True)):
+            out[place] = sources[n][window]
+        out.flush()
+        del out
+    return target
+
+
+def _classes(labels: Sequence[Label]) -> list[Label]:
+    return sorted(set(labels), key=lambda label: (isinstance(label, str), label))
+
+
+def _units_of(labels: Sequence[Label], wanted: Label) -> _Index:
+    return np.asarray([n for n, label in enumerate(labels) if label == wanted], np.int64)
