@@ -134,8 +134,8 @@ def _result(job: "Future[Reply]", room: str, round: Round) -> Reply:
         return job.result()
     except BrokenProcessPool as error:
         raise RunError(
-            f"round {round.number}: a worker process died while room '{room}' was asked for; out of "
-            "memory? Use fewer workers and resume. In a script of your own, call run() under "
+            f"round {round.number}: a worker process died while room '{room}' was asked for; out "
+            "of memory? Use fewer workers and resume. In a script of your own, call run() under "
             "if __name__ == '__main__':"
         ) from error
 
