@@ -73,7 +73,7 @@ def waterfall_figure(
             decibels = 20 * np.log10(np.maximum(amplitude, 1))
             decibels = decibels - np.median(decibels)
             picture = axes.imshow(
-                decibels.T,
+                decibels.T[::2],
                 aspect="auto",
                 origin="lower",
                 extent=(0, seconds, 0, decibels.shape[1]),
