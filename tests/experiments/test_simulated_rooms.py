@@ -15,6 +15,7 @@ from tests.conftest import MakeStore
 from tests.test_cli import fedapa, one_sentence
 
 
+@pytest.mark.slow
 def test_simulate_makes_a_store_and_refuses_to_make_it_twice(tmp_path: Path) -> None:
     words = ("simulate", "--preset", "smoke", "--seed", "0", "--out", "rooms.h5")
     done = fedapa(*words, cwd=tmp_path)

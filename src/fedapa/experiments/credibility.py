@@ -370,7 +370,7 @@ def leak(*, room: str = "open office", takes: int = 40, windows: int = 4) -> dic
     found = {"chance": 0.25}
     for kind in kinds:
         right = []
-        for seed in range(5):
+        for seed in range(20):
             parts = split_windows(
                 room,
                 labels,

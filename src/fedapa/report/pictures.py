@@ -73,7 +73,7 @@ def waterfall_figure(
             decibels = 20 * np.log10(np.maximum(amplitude, 1))
             decibels = decibels - np.median(decibels)
             picture = axes.imshow(
-                decibels.T,
+                decibels.T[::2],
                 aspect="auto",
                 origin="lower",
                 extent=(0, seconds, 0, decibels.shape[1]),
@@ -107,7 +107,9 @@ def distribution_figure(
             heights = [counts.get(label, 0) for label in labels]
             axes.bar(range(len(labels)), heights, color=PALETTE[number % len(PALETTE)])
             axes.set_title(f"{room}: {sum(heights)} windows")
-            axes.set_xticks(range(len(labels)), [str(label) for label in labels], fontsize=7)
+            every = 1 if len(labels) <= 12 else 2  # more would run into one another
+            shown = [str(label) for label in labels[::every]]
+            axes.set_xticks(range(0, len(labels), every), shown, fontsize=7)
         figure.supxlabel("people")
         figure.supylabel(f"windows of {window} packets")
         if synthetic:

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError, nearest
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Radio
@@ -27,6 +26,7 @@ from fedapa.simulator.people import Motion
 from fedapa.simulator.receiver import Receiver
 from fedapa.simulator.room import Furniture, Room, Walls, capacity
 from fedapa.simulator.take import Scene, check_scene, take
+from fedapa.windows.clean import Amplitudes, clean
 from fedapa.windows.slide import cache_folder
 from fedapa.windows.store import write_store
 
@@ -41,7 +41,7 @@ __all__ = [
     "write_simulated",
 ]
 
-_VERSION = 1
+_VERSION = 2
 """Raised when the same parameters give other numbers; part of every hash."""
 
 
@@ -296,24 +296,18 @@ def _record(task: _Task) -> _Recorded:
             number=task.number,
             key=Key(task.seed) / "simulated" / scene.room.name,
         )
-    return _clean(capture, scene.radio, packets)
+    return _pack(clean(capture), packets)
 
 
-def _clean(capture: Capture, radio: Radio, packets: int) -> _Recorded:
-    """Amplitudes of the live tones, without frames that leave 20 MHz of the band empty."""
-    csi = capture.csi[:, :, 0, 0]
-    amplitude = np.empty((len(csi), int(radio.live.sum())), np.float32)  # [packets, live]
-    for start in range(0, len(csi), 200):  # blocks that stay in the processor's cache
-        block = csi[start : start + 200].compress(radio.live, axis=1)
-        amplitude[start : start + 200] = np.sqrt(block.real**2 + block.imag**2)
-    parts = np.array_split(amplitude, radio.bandwidth // 20, axis=1)
-    levels = np.stack([part.mean(axis=1) for part in parts])
-    whole = np.flatnonzero(levels.min(axis=0) > 0.05 * levels.max(axis=0))[:packets]
-    amplitude = amplitude[whole]
-    # Sixteen bits of the take's own range: finer than the receiver's own quantisation.
+def _pack(cleaned: Amplitudes, packets: int) -> _Recorded:
+    """The first ``packets`` of a cleaned take in sixteen bits of its own range.
+
+    That is finer than the receiver's quantisation, and half of single precision.
+    """
+    amplitude = cleaned.amplitude[:packets]
     scale = float(amplitude.max()) / 65535
     packed = np.rint(amplitude * np.float32(1 / scale)).astype(np.uint16)
-    return _Recorded(packed[:, :, None], scale, capture.timestamps[whole])
+    return _Recorded(packed, scale, cleaned.timestamps[:packets])
 
 
 def write_simulated(

@@ -110,7 +110,7 @@ class Channel:
         self._grid = DelayGrid(self._offsets, longest=self._longest(), speed=SPEED_OF_LIGHT)
         delayed = self._grid.responses() * (radio.carrier / self._frequencies)
         self._basis = np.concatenate([near, delayed]).astype(np.complex64)
-        # Walls as at 45° incidence: within 2 dB of the true angle for most of a room.
+        # Echoes meet walls as at 45°: an assumption, no worse than that of the cross-section.
         faces = [
             complex(reflection(material, np.sqrt(0.5), radio.carrier, upright=face < 4))
             for face, material in enumerate(room.walls.names)
