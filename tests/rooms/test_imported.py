@@ -343,7 +343,6 @@ def test_wical_as_npz_equals_its_tree(tmp_path: Path) -> None:
     ("content", "words"),
     [("1,2,3\n", r"\(1, 3\) values"), ("a,b\n", "expected rows of 420 numbers"), ("", "values")],
 )
-@pytest.mark.filterwarnings("ignore:loadtxt")
 def test_wical_files_of_another_shape_are_refused(tmp_path: Path, content: str, words: str) -> None:
     folder = tree(tmp_path / "in", {"small-room/sess1/P=0.csv": content.encode()})
     with pytest.raises(DataError, match=words):

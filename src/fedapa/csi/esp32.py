@@ -153,15 +153,14 @@ class Esp32Decoder(Decoder):
         while at < end:
             stop = text.find(b"\n", at, end)
             stop = end if stop < 0 else stop
-            reason = (
-                self._line(text[at:stop], lines) if stop - at <= _LONGEST else "no line of text"
-            )
+            fits = stop - at <= _LONGEST
+            reason = self._line(text[at:stop], at, lines) if fits else "no line of text"
             if reason:
                 self.skip(reason, at)
             at = stop + 1
         return self._batches(lines), end
 
-    def _line(self, line: bytes, lines: "_Lines") -> str:
+    def _line(self, line: bytes, at: int, lines: "_Lines") -> str:
         """Read one line; say why it is left out, or nothing."""
         mark = line.rfind(_MARK + b",")
         if mark < 0:
@@ -171,7 +170,7 @@ class Esp32Decoder(Decoder):
             return "other text" if line.strip() else ""
         # What stands before the last mark is a line that was interrupted by this one.
         if mark > 0 and _MARK in line[:mark]:
-            self.skip("interrupted line", 0)
+            self.skip("interrupted line", at)
         match = _LINE.fullmatch(line, mark)
         if match is None:
             return "cut or garbled line"

@@ -217,7 +217,8 @@ def _sizes(batches: list[Batch]) -> Counter[Kind]:
 def _majority(decoder: Decoder, totals: Counter[Kind]) -> tuple[Kind, Counter[str]]:
     """The most frequent kind, the first of equals, and how many packets of others there are."""
     if not totals:
-        reasons = ", ".join(f"{count} × {reason}" for reason, count in decoder.skipped.items())
+        commonest = decoder.skipped.most_common(5)
+        reasons = ", ".join(f"{count} × {reason}" for reason, count in commonest)
         at, _ = decoder.first_skipped or (0, "")
         raise CaptureError(
             f"{decoder.name}@{at}: no usable CSI frame; found {reasons or 'nothing'}; expected "

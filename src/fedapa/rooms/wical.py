@@ -7,6 +7,7 @@ differently on another day, and that is what the federation is for.
 """
 
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,8 @@ def _from_tree(folder: Path) -> Iterator[_Recording]:
 
 def _rows(path: Path) -> npt.NDArray[np.float32]:
     try:
-        values = np.loadtxt(path, np.float32, delimiter=",", ndmin=2, encoding="utf-8")
+        with warnings.catch_warnings(action="ignore"):  # of an empty file; it is refused below
+            values = np.loadtxt(path, np.float32, delimiter=",", ndmin=2, encoding="utf-8")
     except (OSError, ValueError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: expected rows of {_FEATURES} numbers: {error}") from error
     return _checked(values, str(path))
