@@ -100,6 +100,32 @@ def test_every_setting_says_what_it_is() -> None:
             assert not defined_here or re.search(pattern, source, re.M), f"{name}.{setting}"
 
 
+def test_every_algorithm_and_every_setting_is_on_its_page() -> None:
+    text = (ROOT / "docs" / "algorithms.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    listed = {word for row in rows for word in re.findall(r"`([\w-]+)`", row.split("|")[1])}
+    settings = {setting for name in names() for setting in settings_of(find(name))}
+    assert listed >= {*names(), *settings}, {*names(), *settings} - listed
+
+
+def test_settings_on_the_page_have_those_defaults() -> None:
+    """A row that names one algorithm and a number or a word as default must be right."""
+    text = (ROOT / "docs" / "algorithms.md").read_text()
+    checked = 0
+    for row in re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]+) \|", text, re.M):
+        setting, name, shown = row
+        if name in names() and setting in settings_of(find(name)):
+            default = settings_of(find(name))[setting]
+            if default is not None:
+                plain = shown.strip().strip("`")
+                same = str(default).lower() == plain or (
+                    not isinstance(default, str | bool) and float(plain) == default
+                )
+                assert same, row
+                checked += 1
+    assert checked >= 12
+
+
 def test_every_decision_is_listed() -> None:
     listed = (ROOT / "docs" / "decisions" / "README.md").read_text()
     for page in (ROOT / "docs" / "decisions").glob("0*.md"):

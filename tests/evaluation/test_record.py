@@ -53,3 +53,31 @@ def test_the_summary_is_the_mean_of_the_last_five_rounds() -> None:
     assert summary["averaged_rounds"] == [2, 3, 4, 5, 6]
     assert summary["bytes"] == {"bytes_up": 60, "bytes_down": 120, "per_round_and_room": 30.0}
     assert summary["blind"]["constant"]["mean"]["accuracy"] == 0.1
+
+
+def test_second_figures_have_a_summary_of_their_own() -> None:
+    """Two rounds, two rooms: means 0.25 and 0.75 over rounds, 0.5 over rooms; a figure that one
+    record lacks is left out."""
+    records = [
+        {
+            "round": number,
+            "rooms": {
+                room: {
+                    "accuracy": 1.0,
+                    "macro_f1": 1.0,
+                    "nearest.accuracy": base + 0.1 * number,
+                    **({"merged.accuracy": 0.5} if number == 1 else {}),
+                    "bytes_up": 0,
+                    "bytes_down": 0,
+                }
+                for room, base in (("a", 0.1), ("b", 0.6))
+            },
+        }
+        for number in (1, 2)
+    ]
+    windows = {room: {"train": 1, "validation": 0, "test": 1} for room in ("a", "b")}
+    blind = {room: {} for room in ("a", "b")}
+    found = summarise(records, blind=blind, windows=windows)["also"]
+    assert set(found) == {"nearest"}
+    assert found["nearest"]["rooms"]["a"]["accuracy"] == pytest.approx(0.25)
+    assert found["nearest"]["over_rooms"]["mean"]["accuracy"] == pytest.approx(0.5)

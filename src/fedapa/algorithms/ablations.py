@@ -34,7 +34,9 @@ class AveragePrototypes(FedAPA):
     travels: ClassVar[str] = "class prototypes up, their mean down"
 
     mixture: Literal["average"] = "average"
+    """Fixed: what makes this variant."""
     peers: Literal["none"] = "none"
+    """Fixed: what makes this variant."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class AverageWithClients(FedAPA):
     travels: ClassVar[str] = "class prototypes up; their mean and the peers' sets down"
 
     mixture: Literal["average"] = "average"
+    """Fixed: what makes this variant."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class MixtureOnly(FedAPA):
     travels: ClassVar[str] = "class prototypes up, the room's mixture down"
 
     peers: Literal["none"] = "none"
+    """Fixed: what makes this variant."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +73,18 @@ class SelfPrototypes(FedAPA):
     citation: ClassVar[str] = "control"
 
     mixture: Literal["own"] = "own"
+    """Fixed: what makes this variant."""
 
 
 @dataclass(frozen=True)
 class FixedWeight(FedAPA):
-    """Fixed λ: FedAPA without warm-up, λ = ``maximum`` from the start (the paper: 0.1, 0.5, 1)."""
+    """Fixed λ: FedAPA without warm-up, λ = maximum from the start (the paper: 0.1, 0.5, 1)."""
 
     name: ClassVar[str] = "fedapa-fixed"
     title: ClassVar[str] = "FedAPA, fixed λ"
 
     warm_rounds: Literal[0] = 0
+    """Fixed: what makes this variant."""
 
 
 @dataclass(frozen=True)

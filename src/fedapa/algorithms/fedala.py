@@ -65,11 +65,12 @@ class FedALA(FedAvg):
         """W and ŵ of the mixed tensors."""
         model = self.model(room, {"model": merged})
         model.eval()  # w_g's BatchNorm statistics stand while W is learned
-        old = {name: _tensor(cast(NamedArrays, state["model"])[name], room) for name in names}
-        change = {name: _tensor(merged[name], room) - old[name] for name in names}  # w_g − w_i
+        old = cast(NamedArrays, state["model"])
+        new = {name: _tensor(merged[name], room) for name in names}  # w_g
+        change = {name: new[name] - _tensor(old[name], room) for name in names}  # w_g − w_i
         known = cast(NamedArrays, state.get("mixing", {}))
         mixing = {
-            name: _tensor(known[name], room) if name in known else torch.ones_like(old[name])
+            name: _tensor(known[name], room) if name in known else torch.ones_like(new[name])
             for name in names
         }
         epochs = 1 if known else self.longest_start
@@ -80,8 +81,9 @@ class FedALA(FedAvg):
             for windows, labels in room.batches(
                 self.training.batch_size, key, share=self.mixing_share
             ):
-                start = {name: old[name] + change[name] * mixing[name] for name in names}  # ŵ
-                leaves = {name: value.requires_grad_() for name, value in start.items()}
+                leaves = {
+                    name: value.requires_grad_() for name, value in mix(new, change, mixing).items()
+                }
                 logits, _ = functional_call(model, leaves, (windows,))
                 loss = F.cross_entropy(logits, labels)
                 slopes = torch.autograd.grad(loss, list(leaves.values()))  # ∇ŵ
@@ -93,8 +95,7 @@ class FedALA(FedAvg):
             losses.append(total / seen)
             if len(losses) >= SETTLED and float(np.std(losses[-SETTLED:])) < self.settled:
                 break
-        start = {name: old[name] + change[name] * mixing[name] for name in names}
-        return _arrays(mixing), _arrays(start)
+        return _arrays(mixing), _arrays(mix(new, change, mixing))
 
     def train(
         self, room: Room, state: RoomState, round: Round
@@ -106,6 +107,13 @@ class FedALA(FedAvg):
             flat = np.concatenate([np.ravel(values) for _, values in sorted(mixing.items())])
             report = {**report, "mixing": float(flat.astype(np.float64).mean())}
         return state, upload, report
+
+
+def mix(
+    new: Mapping[str, Tensor], change: Mapping[str, Tensor], mixing: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """ŵ = w_i + (w_g − w_i)⊙W, written as w_g − (w_g − w_i)⊙(1 − W): W = 1 is w_g to the bit."""
+    return {name: new[name] - change[name] * (1 - mixing[name]) for name in sorted(new)}
 
 
 def _tensor(values: Array, room: Room) -> Tensor:

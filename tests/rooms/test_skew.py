@@ -1,0 +1,156 @@
+"""Windows dealt anew: who gets what, and that nothing is lost, doubled or leaked."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from fedapa.errors import DataError
+from fedapa.federation.plan import Plan
+from fedapa.federation.run import prepare_rooms
+from fedapa.randomness import Key
+from fedapa.rooms.skew import by_classes, by_dirichlet, deal
+from fedapa.windows.slide import RoomWindows
+from fedapa.windows.store import write_store
+
+LABELS = [index % 5 for index in range(500)]
+
+
+def spread(dealt: list[np.ndarray]) -> float:
+    """How uneven classes are between rooms: mean distance of class shares from 1/5."""
+    shares = [np.bincount(np.array(LABELS)[part], minlength=5) / len(part) for part in dealt]
+    return float(np.abs(np.stack(shares) - 0.2).mean())
+
+
+def test_dirichlet_deals_every_unit_once() -> None:
+    dealt = by_dirichlet(LABELS, rooms=4, concentration=0.5, key=Key(0))
+    assert len(dealt) == 4
+    assert sorted(np.concatenate(dealt).tolist()) == list(range(500))
+    again = by_dirichlet(LABELS, rooms=4, concentration=0.5, key=Key(0))
+    assert all(np.array_equal(one, other) for one, other in zip(dealt, again, strict=True))
+
+
+def test_a_small_concentration_is_a_strong_skew() -> None:
+    skews = [
+        spread(by_dirichlet(LABELS, rooms=4, concentration=alpha, key=Key(0)))
+        for alpha in (0.2, 2.0, 1000.0)
+    ]
+    assert skews[0] > skews[1] > skews[2]
+    assert skews[2] < 0.02
+    sizes = [len(part) for part in by_dirichlet(LABELS, rooms=4, concentration=0.2, key=Key(0))]
+    assert max(sizes) > 1.5 * min(sizes), "sizes are unequal too"
+
+
+def test_every_dirichlet_room_can_learn_and_be_tested() -> None:
+    for number in range(10):
+        for part in by_dirichlet(LABELS, rooms=6, concentration=0.1, key=Key(number)):
+            held = Counter(LABELS[unit] for unit in part)
+            assert sum(count >= 2 for count in held.values()) >= 2
+
+
+def test_too_few_units_for_dirichlet_say_so() -> None:
+    with pytest.raises(DataError, match=r"raise it, or lower partition_rooms"):
+        by_dirichlet([0, 0, 1, 1], rooms=3, concentration=0.5, key=Key(0))
+
+
+def test_classes_a_room_by_hand() -> None:
+    """Four rooms, two of four classes each: every class has two holders who share it evenly."""
+    labels = [index % 4 for index in range(40)]
+    dealt = by_classes(labels, rooms=4, classes=2, key=Key(0))
+    held = [Counter(labels[unit] for unit in part) for part in dealt]
+    assert [sorted(each.values()) for each in held] == [[5, 5]] * 4
+    assert Counter(label for each in held for label in each) == dict.fromkeys(range(4), 2)
+    assert sorted(np.concatenate(dealt).tolist()) == list(range(40))
+
+
+def test_classes_that_cannot_be_dealt_say_so() -> None:
+    with pytest.raises(DataError, match=r"partition_classes = 6, but there are 5 classes"):
+        by_classes(LABELS, rooms=4, classes=6, key=Key(0))
+    with pytest.raises(DataError, match=r"has 2 recordings .* for 2 rooms, two each are needed"):
+        by_classes([0, 0, 1, 1], rooms=2, classes=2, key=Key(0))
+
+
+def pool(tmp_path: Path, rooms: int = 2, takes: int = 4) -> tuple[RoomWindows, ...]:
+    """Rooms of three classes, ``takes`` takes a class, two windows a take; the value of a window
+    is its own number."""
+    found = []
+    for number in range(rooms):
+        count = 3 * takes * 2
+        windows = (1000 * number + np.arange(count, dtype=np.float32)).reshape(-1, 1, 1)
+        path = tmp_path / f"room {number}.npy"
+        np.save(path, np.broadcast_to(windows, (count, 4, 2)))
+        found.append(
+            RoomWindows(
+                room=f"room {number}",
+                path=path,
+                labels=tuple(index // (takes * 2) for index in range(count)),
+                recordings=tuple(f"take {index // 2}" for index in range(count)),
+                starts=np.arange(count) % 2 * 4,
+                spans=4,
+                synthetic=number == 0,
+            )
+        )
+    return tuple(found)
+
+
+@pytest.mark.parametrize("kind", ["dirichlet", "classes"])
+@pytest.mark.parametrize("whole_takes", [True, False])
+def test_dealt_rooms_hold_the_windows_they_say(
+    kind: Literal["dirichlet", "classes"], whole_takes: bool, tmp_path: Path
+) -> None:
+    found = pool(tmp_path)
+    new = deal(
+        found,
+        kind=kind,
+        rooms=3,
+        concentration=5.0,
+        classes=2,
+        whole_takes=whole_takes,
+        key=Key(0),
+    )
+    assert [each.room for each in new] == ["part 01", "part 02", "part 03"]
+    seen = []
+    for each in new:
+        values = each.open()
+        assert values.shape == (len(each.labels), 4, 2)
+        for value, label, take in zip(values[:, 0, 0], each.labels, each.recordings, strict=True):
+            home, index = divmod(int(value), 1000)
+            assert label == found[home].labels[index]
+            assert take == f"room {home} · {found[home].recordings[index]}"
+            seen.append(int(value))
+    assert len(seen) == len(set(seen))
+    owners = {(take, each.room) for each in new for take in each.recordings}
+    divided = len(owners) > len({take for take, _ in owners})
+    assert divided != whole_takes, "a take is never divided, unless windows are dealt"
+
+
+def test_a_plan_can_ask_for_a_partition(tmp_path: Path) -> None:
+    stream = Key(0).numpy()
+    with write_store(tmp_path / "pool.h5") as store:
+        store.add_room("pool", synthetic=False, about={})
+        for count in range(4):
+            for take in range(9):
+                store.add_recording(
+                    "pool",
+                    f"{count}-{take}",
+                    label=count,
+                    amplitude=stream.normal(size=(16, 3, 1)).astype(np.float32),
+                    timestamps=np.arange(16.0),
+                )
+    plan = Plan(
+        data={
+            "file": str(tmp_path / "pool.h5"),
+            "window": 8,
+            "partition": "classes",
+            "partition_rooms": 4,
+            "partition_classes": 2,
+        },
+        model={"architecture": "tiny", "width": 4},
+    )
+    rooms = prepare_rooms(plan)
+    assert [room.name for room in rooms] == ["part 01", "part 02", "part 03", "part 04"]
+    assert {room.classes for room in rooms} == {(0, 1, 2, 3)}
+    assert all(len(np.unique(room.labels)) == 2 for room in rooms)
+    assert all(len(room.split.test) for room in rooms)
