@@ -252,8 +252,7 @@ def prepare_rooms(
     splits = {each.room: _split(plan, each) for each in found}
     nets = _nets(plan, found, splits)
     rooms = []
-    for number, each in enumerate(found):
-        show(Progress("normalising", number, len(found)))
+    for number, each in enumerate(found, start=1):
         windows = each.open()
         rooms.append(
             Room(
@@ -272,6 +271,7 @@ def prepare_rooms(
                 synthetic=each.synthetic,
             )
         )
+        show(Progress("normalising", number, len(found)))
     return rooms
 
 

@@ -84,10 +84,10 @@ def materialise(
         index = folder / "index.json"
         if not index.is_file():
             rooms = {}
-            for done, room in enumerate(store.rooms):
+            for done, room in enumerate(store.rooms, start=1):
+                rooms[room] = _cut_room(store, room, cut, folder / f"{room}.npy")
                 if progress:
                     progress(done, len(store.rooms))
-                rooms[room] = _cut_room(store, room, cut, folder / f"{room}.npy")
             write_text(index, json.dumps({"source": path.name, "cut": asdict(cut), "rooms": rooms}))
     found = json.loads(index.read_text())["rooms"]
     windows = tuple(
