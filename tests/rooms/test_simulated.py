@@ -1,6 +1,7 @@
 """Stores of simulated rooms: whole, marked, repeatable; and what a split of them leaks."""
 
 import hashlib
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 
-from fedapa.errors import DataError, PlanError
+from fedapa.errors import DataError, PlanError, RunError
 from fedapa.experiments import credibility
 from fedapa.rooms.own import changed_preset, read_rooms
 from fedapa.rooms.simulated import (
@@ -224,6 +225,17 @@ def test_a_failure_leaves_no_half_written_file(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         write_simulated("smoke", seed=0, out=tmp_path / "rooms.h5", progress=interrupt)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_one_sentence_and_no_file(tmp_path: Path) -> None:
+    def kill(done: int, total: int) -> None:
+        for child in multiprocessing.active_children():
+            child.kill()
+
+    with pytest.raises(RunError, match="fewer --workers"):
+        write_simulated("smoke", seed=0, out=tmp_path / "rooms.h5", workers=2, progress=kill)
     assert not list(tmp_path.iterdir())
 
 

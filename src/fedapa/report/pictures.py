@@ -67,7 +67,7 @@ def waterfall_figure(
 ) -> Figure:
     """Amplitude in dB over time and tone, one panel a take, on one scale."""
     with matplotlib.rc_context({**_STYLE, "axes.grid": False}):
-        figure = Figure(figsize=(7.5, 4.6), layout="constrained")
+        figure = Figure(figsize=(6.4, 4.0), layout="constrained")
         panels = figure.subplots(2, (len(takes) + 1) // 2, sharex=True, sharey=True)
         for axes, (name, amplitude) in zip(np.ravel(panels), takes.items(), strict=True):
             decibels = 20 * np.log10(np.maximum(amplitude, 1))

@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from fedapa.errors import DataError, PlanError, nearest
+from fedapa.errors import DataError, PlanError, RunError, nearest
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Radio
 from fedapa.simulator.people import Motion
@@ -385,11 +386,12 @@ def _run(tasks: list[_Task], workers: int) -> Iterator[tuple[_Task, _Recorded]]:
         for task in tasks:
             yield task, _record(task)
         return
-    with ProcessPoolExecutor(
+    pool = ProcessPoolExecutor(
         min(workers, len(tasks)),
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_begin_worker,
-    ) as pool:
+    )
+    try:
         # Bounded lookahead: finished takes wait for the writer, not for the memory to fill.
         waiting = [(task, pool.submit(_record, task)) for task in tasks[: 2 * workers]]
         for upcoming in [*tasks[2 * workers :], *[None] * len(waiting)]:
@@ -397,6 +399,13 @@ def _run(tasks: list[_Task], workers: int) -> Iterator[tuple[_Task, _Recorded]]:
             if upcoming is not None:
                 waiting.append((upcoming, pool.submit(_record, upcoming)))
             yield task, future.result()
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a worker died while it simulated a take, perhaps for lack of memory; "
+            "nothing was written; try again with fewer --workers"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _begin_worker() -> None:
