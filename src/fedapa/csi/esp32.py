@@ -44,6 +44,7 @@ _LONGEST = 1 << 16
 """More bytes than this without a line's end are no line of text."""
 _LINE = re.compile(rb'CSI_DATA,([^\[\r\n"]*),"?\[([-\d, ]*)\]"?\s*')
 _NUMBERS = re.compile(rb"-?\d{1,3}(?:[ ,]+-?\d{1,3})*")
+_INTEGER = re.compile(rb"\s*-?\d{1,10}\s*")
 _MARK = b"CSI_DATA"
 _NEEDED = ("rssi", "local_timestamp", "data")
 
@@ -267,7 +268,7 @@ def _integers(columns: Sequence[str], fields: Sequence[bytes]) -> dict[str, int]
     frame = {}
     for name, value in zip(columns, fields, strict=True):
         if name in _WANTED:
-            if not re.fullmatch(rb"\s*-?\d{1,10}\s*", value):
+            if _INTEGER.fullmatch(value) is None:
                 return None
             frame[name] = int(value)
     if not -200 <= frame["rssi"] <= 127:
