@@ -34,6 +34,7 @@ _DIALECTS = {
 }
 """Columns by their number: ESP32-CSI-Tool, esp-csi, esp-csi on C5 and C6, an earlier one of C6."""
 _ALIASES = {
+    "csi": "data",
     "csi_data": "data",
     "timestamp": "local_timestamp",
     "cwb": "bandwidth",
@@ -65,6 +66,7 @@ def _header(lines: Sequence[bytes]) -> tuple[str, ...] | None:
 
 def _columns(line: bytes) -> tuple[str, ...] | None:
     """The columns that a header line names, in our words; None for any other line."""
+    line = line.removeprefix(b"\xef\xbb\xbf")  # some editors put a mark before the first line
     if not line.startswith((b"type,", b'"type",')):
         return None
     words = line.decode("ascii", "replace").strip().lower().replace('"', "").split(",")
