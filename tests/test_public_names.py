@@ -35,6 +35,7 @@ def test_signatures_are_the_promised_ones() -> None:
         "pad_prototypes": ["prototypes", "present"],
         "class_prototypes": ["embeddings", "labels", "classes"],
         "prototype_contrast": ["embeddings", "labels", "prototypes", "temperature", "present"],
+        "read_capture": ["path", "chip"],
         "warm_up": ["round", "warm_rounds", "minimum", "maximum"],
         "TinyConvNet4": ["classes", "width"],
         "MiddleConvNet4": ["classes", "width"],

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fedapa import Capture, CaptureError, read_capture
 from fedapa.csi.nexmon import decode_words, write_nexmon
+from fedapa.csi.reading import read_chunks
 from fedapa.csi.subcarriers import all_tones
 from tests.csi.capture_bytes import (
     CHIP_CODE,
@@ -197,6 +198,18 @@ def test_where_the_chip_field_is_silent_the_packing_is_inferred(tmp_path, chip, 
     assert read_capture(silent).device == f"nexmon {chip}"
     np.testing.assert_array_equal(read_capture(silent).csi, read_capture(told).csi)
     np.testing.assert_array_equal(read_capture(silent, chip).csi, read_capture(told, chip).csi)
+
+
+def test_frames_that_tell_their_chip_stand_beside_those_that_do_not(tmp_path):
+    """The majority is packed and silent; what is inferred for it contradicts nobody."""
+    words = np.random.default_rng(0).integers(0, 2**23, 256, dtype=np.uint64).astype("<u4")
+    packets = [(float(i), frame(words.tobytes(), chip=0xDEAD)) for i in range(3)]
+    packets.insert(1, (0.5, frame(nexmon_csi(256, 0).tobytes())))
+    path = save(tmp_path, pcap(packets))
+    capture = read_capture(path)
+    assert (capture.device, capture.packets) == ("nexmon 4358", 3)
+    chunks = [chunk.csi for chunk in read_chunks(path)]
+    np.testing.assert_array_equal(np.concatenate(chunks), capture.csi)
 
 
 def test_zeros_without_a_chip_field_ask_for_the_chip(tmp_path):

@@ -34,6 +34,7 @@ _DIALECTS = {
 }
 """Columns by their number: ESP32-CSI-Tool, esp-csi, esp-csi on C5 and C6, an earlier one of C6."""
 _ALIASES = {
+    "csi": "data",
     "csi_data": "data",
     "timestamp": "local_timestamp",
     "cwb": "bandwidth",
@@ -44,6 +45,7 @@ _LONGEST = 1 << 16
 """More bytes than this without a line's end are no line of text."""
 _LINE = re.compile(rb'CSI_DATA,([^\[\r\n"]*),"?\[([-\d, ]*)\]"?\s*')
 _NUMBERS = re.compile(rb"-?\d{1,3}(?:[ ,]+-?\d{1,3})*")
+_INTEGER = re.compile(rb"\s*-?\d{1,10}\s*")
 _MARK = b"CSI_DATA"
 _NEEDED = ("rssi", "local_timestamp", "data")
 
@@ -64,6 +66,7 @@ def _header(lines: Sequence[bytes]) -> tuple[str, ...] | None:
 
 def _columns(line: bytes) -> tuple[str, ...] | None:
     """The columns that a header line names, in our words; None for any other line."""
+    line = line.removeprefix(b"\xef\xbb\xbf")  # some editors put a mark before the first line
     if not line.startswith((b"type,", b'"type",')):
         return None
     words = line.decode("ascii", "replace").strip().lower().replace('"', "").split(",")
@@ -267,7 +270,7 @@ def _integers(columns: Sequence[str], fields: Sequence[bytes]) -> dict[str, int]
     frame = {}
     for name, value in zip(columns, fields, strict=True):
         if name in _WANTED:
-            if not re.fullmatch(rb"\s*-?\d{1,10}\s*", value):
+            if _INTEGER.fullmatch(value) is None:
                 return None
             frame[name] = int(value)
     if not -200 <= frame["rssi"] <= 127:

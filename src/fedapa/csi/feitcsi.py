@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.csi.records import Batch, Buffer, Bytes, Decoder, Kind, rows, unwrap
+from fedapa.csi.records import Batch, Buffer, Bytes, Decoder, Kind, places, rows, unwrap
 from fedapa.csi.subcarriers import used_tones
 
 __all__ = ["FeitCsiDecoder", "is_feitcsi"]
@@ -75,22 +75,21 @@ class FeitCsiDecoder(Decoder):
         tones = heads[:, 52:56].copy().view("<u4")[:, 0].astype(np.int64)
         shape = np.column_stack([flags >> 8 & 63, heads[:, 46], heads[:, 47], tones])
         batches = []
-        for key in np.unique(shape, axis=0):
-            mine = (shape == key).all(axis=1)
-            form, bandwidth = _FORMAT.get(int(key[0]) & 7), _WIDTH.get(int(key[0]) >> 3)
-            first = int(starts[mine.argmax()])
+        for key, mine in places([tuple(row) for row in shape.tolist()]).items():
+            form, bandwidth = _FORMAT.get(key[0] & 7), _WIDTH.get(key[0] >> 3)
+            first = int(starts[mine[0]])
             if form is None or bandwidth is None:
-                self.skip(f"frame format code {key[0]}", first, int(mine.sum()))
+                self.skip(f"frame format code {key[0]}", first, len(mine))
                 continue
             subcarriers = _tones(form, bandwidth)
             if len(subcarriers) != key[3]:
                 self.skip(
                     f"{key[3]} tones, where {form} of {bandwidth} MHz has {len(subcarriers)}",
                     first,
-                    int(mine.sum()),
+                    len(mine),
                 )
                 continue
-            kind = Kind(f"feitcsi {form}", bandwidth, int(key[1]), int(key[2]), subcarriers)
+            kind = Kind(f"feitcsi {form}", bandwidth, key[1], key[2], subcarriers)
             batches.append(_batch(view, kind, starts[mine], heads[mine], seconds[mine]))
         return batches, done
 

@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.csi.records import BLOCK, Batch, Buffer, Bytes, Decoder, Kind, rows, unwrap
+from fedapa.csi.records import BLOCK, Batch, Buffer, Bytes, Decoder, Kind, rows, run_length, unwrap
 from fedapa.csi.subcarriers import intel_tones
 
 __all__ = ["Intel5300Decoder", "is_intel5300"]
@@ -194,8 +194,12 @@ def _equal_run(buffer: memoryview, at: int, size: int) -> int:
     count = (len(view) - at) // step
     heads = np.lib.stride_tricks.sliding_window_view(view[at:], 3 + _HEAD)[::step][:count]
     places = [0, 1, 2, 11, 12, 19, 20]  # length, code, Nrx, Ntx, CSI length
-    same = (heads[:, places] == heads[0, places]).all(axis=1)
-    return count if same.all() else int(same.argmin())
+
+    def sound(begin: int, end: int) -> npt.NDArray[np.bool_]:
+        same: npt.NDArray[np.bool_] = (heads[begin:end, places] == heads[0, places]).all(axis=1)
+        return same
+
+    return run_length(count, sound)
 
 
 @lru_cache

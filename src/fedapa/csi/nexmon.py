@@ -12,6 +12,7 @@ equal MAC and sequence with distinct (core, stream) are one packet.
 """
 
 import struct
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from fedapa.csi.capture import Capture
 from fedapa.csi.pcap import LINK_HEADER, Packets, PcapWalker, pcap_header, pcap_record
-from fedapa.csi.records import BLOCK, Batch, Bytes, Decoder, Kind, rows
+from fedapa.csi.records import BLOCK, Batch, Bytes, Decoder, Kind, places, rows
 from fedapa.csi.subcarriers import all_tones
 from fedapa.errors import CaptureError, nearest
 from fedapa.files import aside
@@ -57,25 +58,20 @@ class NexmonDecoder(Decoder):
     def __init__(self, name: str, *, chip: str | None = None, salvage: bool = False) -> None:
         super().__init__(name, salvage=salvage)
         self._chip = check_chip(chip)
+        self.inferred: str | None = None
+        """The chip of frames that do not tell theirs, once it is known."""
         self._walker = PcapWalker(name)
         # Datagrams of a packet that the next bytes may still add a (core, stream) to.
         self._held: list[tuple[bytes, float]] = []
 
-    @property
-    def chip(self) -> str | None:
-        """The chip as given or, where the frames do not tell, as inferred."""
-        return self._chip
-
     def _decode(self, buffer: memoryview, *, final: bool) -> tuple[list[Batch], int]:
-        batches: list[Batch] = []
+        parts: list[tuple[int, Packets]] = []
         done = 0
         while True:
-            part = buffer[done:]
-            packets = self._walker.walk(part, at=self._at + done)
-            last = final and packets.damage is None
-            batches += self._batches(part, packets, done, final=last)
+            packets = self._walker.walk(buffer[done:], at=self._at + done)
+            parts.append((done, packets))
             done += packets.used
-            cut_off = last and done < len(buffer)
+            cut_off = final and packets.damage is None and done < len(buffer)
             if packets.damage is None and not cut_off:
                 break
             following = self._walker.resume(buffer, done)
@@ -92,16 +88,12 @@ class NexmonDecoder(Decoder):
                 done = len(buffer) if final else max(done + 1, len(buffer) - 128)
                 break
             done = following
-        if final:
-            batches += self._batches(memoryview(b""), Packets.none(), done, final=True)
-        return batches, done
+        return self._batches(buffer, Packets.joined(parts), final=final), done
 
-    def _batches(
-        self, buffer: memoryview, packets: Packets, base: int, *, final: bool
-    ) -> list[Batch]:
-        self.skip("no time stamp", base, packets.untimed)
-        view = np.frombuffer(buffer, np.uint8)
-        starts, lengths = self._datagrams(view, packets, base)
+    def _batches(self, buffer: memoryview, packets: Packets, *, final: bool) -> list[Batch]:
+        self.skip("no time stamp", 0, packets.untimed)
+        view, base = np.frombuffer(buffer, np.uint8), 0
+        starts, lengths = self._datagrams(view, packets)
         kept = np.flatnonzero(lengths)
         starts, lengths, times = starts[kept], lengths[kept], packets.times[kept]
         if self._held:
@@ -111,7 +103,7 @@ class NexmonDecoder(Decoder):
             starts = np.concatenate([np.cumsum(sizes) - sizes, starts + len(earlier)])
             lengths = np.concatenate([sizes, lengths])
             times = np.concatenate([[time for _, time in self._held], times])
-            base -= len(earlier)
+            base = -len(earlier)
             self._held = []
         if not len(starts):
             return []
@@ -136,18 +128,17 @@ class NexmonDecoder(Decoder):
         return self._assemble(frames, first, base)
 
     def _datagrams(
-        self, view: Bytes, packets: Packets, base: int
+        self, view: Bytes, packets: Packets
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Where the CSI datagrams begin and how long they are; length 0 for other packets."""
         starts, lengths = packets.starts.copy(), packets.lengths.copy()
         ends = starts + lengths
-        for link in np.unique(packets.links):
+        known = np.isin(packets.links, list(LINK_HEADER))
+        lengths[~known] = 0
+        self._count(~known, "link type that is not understood", packets.starts)
+        for link, header in LINK_HEADER.items():
             mine = packets.links == link
-            if link not in LINK_HEADER:
-                lengths[mine] = 0
-                self._count(mine, f"link type {link}", packets.starts + base)
-                continue
-            starts[mine] += LINK_HEADER[int(link)]
+            starts[mine] += header
             if link == 1:
                 tag = mine & (lengths >= 18)
                 tag[tag] = _u16(view, starts[tag] - 2, big=True) == 0x8100
@@ -166,11 +157,10 @@ class NexmonDecoder(Decoder):
             & (_u16(view, udp + 8) == 0x1111)
         )
         starts += lead + 8
-        known = np.isin(packets.links, list(LINK_HEADER))
-        self._count(~csi & known, "other traffic", packets.starts + base)
+        self._count(~csi & known, "other traffic", packets.starts)
         lengths = np.where(csi, ends - starts, 0)
         short = csi & (lengths < _HEADER)
-        self._count(short, "cut off by the capture", packets.starts + base)
+        self._count(short, "cut off by the capture", packets.starts)
         return starts, np.where(short, 0, lengths)
 
     def _tones(
@@ -204,24 +194,35 @@ class NexmonDecoder(Decoder):
     ) -> npt.NDArray[np.int64]:
         """The code of each frame's chip; −1 where it cannot be known."""
         chips = codes.astype(np.int64)
-        for code in np.unique(codes[tones > 0]):
-            mine = (codes == code) & (tones > 0)
-            at = int(starts[mine.argmax()]) + base + self._at + 16
-            if (known := CHIPS.get(int(code))) is not None:
-                if self._chip not in (None, known):
-                    raise CaptureError(
-                        f"{self.name}@{at}: the chip field says {known} (0x{code:04x}), chip="
-                        f"'{self._chip}' was given; leave it out, or give '{known}'"
-                    )
-            elif self._chip is not None:
-                chips[mine] = _CODE[self._chip]
-            elif code in _SILENT:
-                self._chip = self._infer(view, starts[mine], int(tones[mine].min()), at)
-                chips[mine] = _CODE[self._chip]
-            else:
-                chips[mine] = -1
-                names = ", ".join(f"0x{c:04x} ({n})" for c, n in CHIPS.items())
-                self._count(mine, f"chip 0x{code:04x} is unknown; known: {names}", starts + base)
+        sized = tones > 0
+        for code, known in CHIPS.items():
+            if self._chip not in (None, known) and (told := sized & (codes == code)).any():
+                at = int(starts[told.argmax()]) + base + self._at + 16
+                raise CaptureError(
+                    f"{self.name}@{at}: the chip field says {known} (0x{code:04x}), chip="
+                    f"'{self._chip}' was given; leave it out, or give '{known}'"
+                )
+        unknown = sized & ~np.isin(codes, list(CHIPS))
+        silent = unknown & np.isin(codes, _SILENT)
+        if self._chip is not None:
+            chips[unknown] = _CODE[self._chip]
+            return chips
+        if silent.any():
+            if self.inferred is None:
+                at = int(starts[silent.argmax()]) + base + self._at + 16
+                self.inferred = self._infer(view, starts[silent], int(tones[silent].min()), at)
+            chips[silent] = _CODE[self.inferred]
+        unknown &= ~silent
+        chips[unknown] = -1
+        if unknown.any():
+            # Named one by one, as long as they are few: more is no chip but noise.
+            names = ", ".join(f"0x{c:04x} ({n})" for c, n in CHIPS.items())
+            first, *others = Counter(codes[unknown].tolist()).most_common()
+            for code, count in [first, *others[:3]]:
+                mine = unknown & (codes == code)
+                at = int((starts + base)[mine.argmax()])
+                self.skip(f"chip 0x{code:04x} is unknown; known: {names}", at, count)
+            self.skip("other chips that are unknown", at, sum(count for _, count in others[3:]))
         return chips
 
     def _infer(self, view: Bytes, starts: npt.NDArray[np.int64], tones: int, at: int) -> str:
@@ -250,16 +251,14 @@ class NexmonDecoder(Decoder):
         sets = np.bitwise_or.reduceat(bits, first)
         shapes = frames.synthetic[first] << 32 | frames.chips[first] << 16 | frames.tones[first]
         batches = []
-        for shape, links in _distinct(shapes, sets):
-            chosen = (shapes == shape) & (sets == links)
-            packets = np.flatnonzero(chosen)
+        for (shape, links), packets in _alike(shapes, sets).items():
             chip, tones = shape >> 16 & 0xFFFF, shape & 0xFFFF
             positions = [place for place in range(64) if links >> place & 1]
             cores = sorted({place & 7 for place in positions})
             streams = sorted({place >> 3 for place in positions})
             if len(cores) * len(streams) != len(positions):
-                at = frames.starts[first] + base
-                self._count(chosen, "incomplete set of cores and streams", at)
+                at = int(frames.starts[first[packets[0]]]) + base
+                self.skip("incomplete set of cores and streams", at, len(packets))
                 continue
             members = first[packets][:, None] + np.arange(counts[packets[0]])  # (packets, links)
             order = np.argsort(_core_major(frames.position[members]), axis=1)
@@ -282,11 +281,14 @@ class NexmonDecoder(Decoder):
             self.skip(reason, int(at[mask.argmax()]), count)
 
 
-def _distinct(shapes: npt.NDArray[np.int64], sets: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
-    """The pairs that occur, sorted."""
+def _alike(
+    shapes: npt.NDArray[np.int64], sets: npt.NDArray[np.uint64]
+) -> dict[tuple[int, int], npt.NDArray[np.int64]]:
+    """Which packets have which shape and set of cores and streams."""
     if (shapes == shapes[0]).all() and (sets == sets[0]).all():
-        return [(int(shapes[0]), int(sets[0]))]  # the usual case, in a tenth of the time
-    return sorted(set(zip(shapes.tolist(), sets.tolist(), strict=True)))
+        # The usual case, in a tenth of the time.
+        return {(int(shapes[0]), int(sets[0])): np.arange(len(shapes))}
+    return places(list(zip(shapes.tolist(), sets.tolist(), strict=True)))
 
 
 def _core_major(position: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

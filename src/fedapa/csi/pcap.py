@@ -6,12 +6,13 @@ the packets is for others to say.
 
 import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.csi.records import Bytes
+from fedapa.csi.records import Bytes, run_length
 from fedapa.errors import CaptureError
 
 __all__ = [
@@ -67,9 +68,16 @@ class Packets:
     """Why the walk stopped, if not at the end."""
 
     @classmethod
-    def none(cls) -> "Packets":
-        """No packets, and no bytes."""
-        return _Found().packets(0, None)
+    def joined(cls, parts: "Sequence[tuple[int, Packets]]") -> "Packets":
+        """Packets of parts of one buffer; each part with where it begins."""
+        return cls(
+            np.concatenate([part.starts + at for at, part in parts]),
+            np.concatenate([part.lengths for _, part in parts]),
+            np.concatenate([part.times for _, part in parts]),
+            np.concatenate([part.links for _, part in parts]),
+            used=0,
+            untimed=sum(part.untimed for _, part in parts),
+        )
 
 
 @dataclass
@@ -193,15 +201,19 @@ class PcapWalker:
         """How many sound records of this size follow each other from ``at`` on."""
         step = 16 + size
         count = (len(buffer) - at) // step
-        fields = np.ndarray(
-            (count, 4), f"{self._order}u4", buffer, at, (step, 4)
-        )  # seconds, fraction, size, original size
-        sound = (
-            (fields[:, 2] == size)
-            & ((fields[:, 3] >= size) | (fields[:, 3] == 0))
-            & (fields[:, 1] < round(1 / self._scale))
-        )
-        return count if sound.all() else int(sound.argmin())
+        # (seconds, fraction, size, original size)
+        fields = np.ndarray((count, 4), f"{self._order}u4", buffer, at, (step, 4))
+        unit = round(1 / self._scale)
+
+        def sound(begin: int, end: int) -> npt.NDArray[np.bool_]:
+            part = fields[begin:end]
+            original = part[:, 3]
+            answers: npt.NDArray[np.bool_] = (
+                (part[:, 2] == size) & ((original >= size) | (original == 0)) & (part[:, 1] < unit)
+            )
+            return answers
+
+        return run_length(count, sound)
 
     def _walk_blocks(self, buffer: memoryview) -> Packets:
         found = _Found()
@@ -287,15 +299,15 @@ class PcapWalker:
         """Where the next packet record to UDP port 5500 begins behind ``after``, if any does."""
         header = 28 if self._blocks else 16
         links = {i.link for i in self._interfaces} if self._blocks else {self._link}
-        best = None
-        for link in sorted(links & set(LINK_HEADER)):
-            lead = header + LINK_HEADER[link] + 22
-            for match in _CSI_DATAGRAM.finditer(buffer, after + lead + 1):
+        leads = sorted({header + LINK_HEADER[link] + 22 for link in links & set(LINK_HEADER)})
+        if not leads:
+            return None
+        for match in _CSI_DATAGRAM.finditer(buffer, after + leads[0] + 1):
+            for lead in reversed(leads):
                 at = match.start() - lead
-                if self._is_record(buffer, at, match.end() - at):
-                    best = at if best is None else min(best, at)
-                    break
-        return best
+                if at > after and self._is_record(buffer, at, match.end() - at):
+                    return at
+        return None
 
     def _is_record(self, buffer: memoryview, at: int, least: int) -> bool:
         kind: int

@@ -79,8 +79,9 @@ def read_chunks(
         totals[batch.kind] += len(batch)
     kind, minority = _majority(decoder, totals)
     skipped = _skipped(decoder, minority)
-    found = decoder.chip if isinstance(decoder, NexmonDecoder) else chip
-    _, batches = _pass(path, found, scaled, salvage, size)
+    again, batches = _pass(path, chip, scaled, salvage, size)
+    if isinstance(decoder, NexmonDecoder) and isinstance(again, NexmonDecoder):
+        again.inferred = decoder.inferred
     left = totals[kind]
     for batch in batches:
         if batch.kind == kind:

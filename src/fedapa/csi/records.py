@@ -7,17 +7,28 @@ decoded only when asked for. So one decoder serves the whole file, the chunked a
 
 import abc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fedapa.errors import CaptureError
 
-__all__ = ["BLOCK", "Batch", "Buffer", "Bytes", "Decoder", "Kind", "rows", "unwrap"]
+__all__ = [
+    "BLOCK",
+    "Batch",
+    "Buffer",
+    "Bytes",
+    "Decoder",
+    "Kind",
+    "places",
+    "rows",
+    "run_length",
+    "unwrap",
+]
 
 Bytes = npt.NDArray[np.uint8]
 Buffer: TypeAlias = bytes | memoryview
@@ -143,6 +154,32 @@ def rows(buffer: Bytes, starts: npt.NDArray[np.int64], size: int) -> Bytes:
     if step > 0 and np.array_equal(starts, starts[0] + step * _steps(count)):
         return windows[int(starts[0]) :: step][:count]
     return windows[starts]
+
+
+def run_length(count: int, sound: Callable[[int, int], npt.NDArray[np.bool_]]) -> int:
+    """How many of ``count`` things in a row are sound; ``sound`` tells it of those in a range.
+
+    It asks for ever longer ranges: a short run costs little, a long one few questions.
+    """
+    begin, step = 0, 64
+    while begin < count:
+        answers = sound(begin, min(begin + step, count))
+        if not answers.all():
+            return begin + int(answers.argmin())
+        begin, step = begin + step, 4 * step
+    return count
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def places(keys: Sequence[Key]) -> dict[Key, npt.NDArray[np.int64]]:
+    """Where each distinct key occurs, in time that does not grow with how many are distinct."""
+    numbers: dict[Key, int] = {}
+    ids = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.int64, len(keys))
+    order = np.argsort(ids, kind="stable")
+    edges = np.searchsorted(ids[order], np.arange(len(numbers) + 1))
+    return {key: order[edges[i] : edges[i + 1]] for key, i in numbers.items()}
 
 
 def unwrap(
