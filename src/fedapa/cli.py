@@ -460,9 +460,10 @@ def reproduce_fig4(
     Example: fedapa reproduce fig4 --preset six-rooms --out fig4.png
     """
     from fedapa.experiments.fig4 import distribution, distribution_sheet
-    from fedapa.report.pictures import distribution_figure, save
+    from fedapa.report.pictures import distribution_figure, picture_kind, save
     from fedapa.report.tables import rich_table
 
+    picture_kind(out)
     with _bar("simulating rooms") as show:
         found = distribution(_simulated_or(data, preset, seed, show), window=window)
     picture = distribution_figure(

@@ -25,6 +25,7 @@ __all__ = [
     "distribution_figure",
     "effects_figure",
     "lines_figure",
+    "picture_kind",
     "plans_figure",
     "save",
     "waterfall_figure",
@@ -45,9 +46,7 @@ _STYLE: dict[Any, Any] = {
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, SVG or PDF, by the name's ending, whole or not at all."""
-    kind = path.suffix.lstrip(".").lower()
-    if kind not in ("png", "svg", "pdf"):
-        raise PlanError(f"{path}: pictures are written as .png, .svg or .pdf")
+    kind = picture_kind(path)
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     drawn = io.BytesIO()
     figure.savefig(drawn, format=kind, dpi=100, metadata=dated)
@@ -56,6 +55,14 @@ def save(figure: Figure, path: Path) -> None:
         drawn = io.BytesIO()
         picture.save(drawn, format="png", optimize=True)
     write_bytes(path, drawn.getvalue())
+
+
+def picture_kind(path: Path) -> str:
+    """png, svg or pdf, by the name's ending; ask before long work whose picture goes there."""
+    kind = path.suffix.lstrip(".").lower()
+    if kind not in ("png", "svg", "pdf"):
+        raise PlanError(f"{path}: pictures are written as .png, .svg or .pdf")
+    return kind
 
 
 def _mark(figure: Figure) -> None:
