@@ -76,8 +76,8 @@ class Motion:
     breaths: tuple[float, float] = (0.2, 0.33)
     """Hz, least and greatest breathing rate: 12 to 20 breaths a minute at rest."""
     smoothing: float = 1.0
-    """s over which a person starts, stops or turns: about two steps. Assumption, after studies of
-    gait initiation and turning (Hase and Stein 1999)."""
+    """s over which a person starts, stops or turns: about two steps. Assumption; a test keeps limbs
+    below the speed that the sampling of motion allows."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _limbs(
     facing = _facing(velocity, speed, draw.uniform(-np.pi, np.pi), motion.smoothing)
     forward = np.stack([np.cos(facing), np.sin(facing)], axis=-1).astype(np.float32)
     sideways = np.stack([-forward[:, 1], forward[:, 0]], axis=-1)
-    # Boulic and Thalmann 1990: a cycle lasts 1.346 / √(v / thigh) seconds, thigh ≈ 0.53 · stature.
+    # Boulic and Thalmann 1990: a cycle lasts 1.346 / √(v / hip) seconds, hip ≈ 0.53 · stature.
     cadence = np.sqrt(speed / np.float32(0.53 * stature)) / np.float32(1.346)
     cycles = np.cumsum(cadence, dtype=np.float64) / MOTION_RATE + draw.random()
     stride = np.sin(2 * np.pi * (cycles % 1).astype(np.float32))

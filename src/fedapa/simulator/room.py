@@ -51,7 +51,10 @@ MATERIALS: dict[str, tuple[float, float, float, float]] = {
     "plasterboard": (2.73, 0.0, 0.0085, 0.9395),
     "wood": (1.99, 0.0, 0.0047, 1.0718),
 }
-"""ITU-R P.2040-3, table 3: ε_r = a·f^b and σ = c·f^d S/m with f in GHz, as (a, b, c, d)."""
+"""ITU-R P.2040-3, table 3: ε_r = a·f^b and σ = c·f^d S/m with f in GHz, as (a, b, c, d).
+
+The table gives floorboard for 50 to 100 GHz only; below that its use is an assumption.
+"""
 
 _ANTENNA_CLEARANCE = 0.05
 _FLOOR_PER_PERSON = 0.5
