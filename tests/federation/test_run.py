@@ -223,7 +223,7 @@ def test_ctrl_c_ends_at_once_with_a_word_about_resuming(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert said.strip() == "stopped; a run goes on with --resume"
+    assert said.strip().endswith("a run goes on with --resume")
     assert _gone(children)
 
 
