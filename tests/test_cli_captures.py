@@ -55,6 +55,7 @@ def test_inspect_draws_and_speaks_json(tmp_path: Path) -> None:
         (b"hello", r"hall.dat@0: begins with 68 65 6c 6c 6f; expected a Nexmon"),
         (nexmon_file(2)[:30], "no usable CSI frame"),
     ],
+    ids=["no capture", "no frame"],
 )
 def test_inspect_of_something_else_is_one_sentence(
     tmp_path: Path, content: bytes, words: str
@@ -146,6 +147,7 @@ def test_wiar_goes_from_its_tree_to_a_run(shared_data: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_wical_goes_from_its_rows_to_a_run(shared_data: Path, tmp_path: Path) -> None:
     out = tmp_path / "wical.h5"
     rows = shared_data / "wical" / "wical_counting.npz"
