@@ -43,7 +43,7 @@ def test_inspect_draws_and_speaks_json(tmp_path: Path) -> None:
     path = tmp_path / "kitchen.pcap"
     path.write_bytes(nexmon_file(30, 20))
     done = fedapa("inspect", path, path, "--json", "--plot", "--out", tmp_path / "pictures")
-    first, second = json.loads(done.stdout)
+    first, second = json.loads(done.stdout)["files"]
     assert first == second
     assert (first["packets"], first["bandwidth"], first["left_out"]) == (30, 20, {})
     assert (tmp_path / "pictures" / "kitchen.pcap.png").read_bytes().startswith(b"\x89PNG")

@@ -205,7 +205,7 @@ def inspect(
             if not as_json:
                 _print(f"Picture: {picture}")
     if as_json:
-        _print_json([each.as_dict() for each in found])
+        _print_json({"files": [each.as_dict() for each in found]})
         return
     for each in found:
         _print(inspection_table(each))

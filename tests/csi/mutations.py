@@ -143,6 +143,7 @@ def main() -> None:
             f"{form}: {options.inputs} inputs, {outcomes['capture']} captures, "
             f"{outcomes['error']} errors, {time.monotonic() - began:.0f} s\n"
         )
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import csv
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -248,28 +248,27 @@ def import_captures(
         known = _known(store)
         taken = {(room, name) for room, name, _ in store.recordings()}
         _refuse_mixed_labels(sources, store, out)
-        for number, source in enumerate(sources):
-            if progress:
-                progress(number, len(sources))
+        for number, source in enumerate(sources, 1):
             key = (source.room, source.day, repr(source.label))
             row = rows.setdefault(key, Imported(source.room, source.day, source.label))
             row.files += 1
             identity = _identity(digests[source.path], source)
             earlier = known.setdefault(identity, {})
-            for other in earlier.values():
-                _refuse_second_label(source, other, out)
+            _refuse_second_label(source, earlier.values(), out)
             if source.room in earlier:
                 row.known += 1
-                continue
-            row.copies += bool(earlier)
-            earlier[source.room] = source
-            if (source.room, source.name) in taken:
+            elif (source.room, source.name) in taken:
                 raise DataError(
                     f"{source.path}: room '{source.room}' in {out.name} has another recording "
                     f"named '{source.name}'; rename the file, or start a new store"
                 )
-            notes = {"source": source.path.name, "content": identity}
-            _add(store, source, row, preparation, notes)
+            else:
+                row.copies += bool(earlier)
+                earlier[source.room] = source
+                notes = {"source": source.path.name, "content": identity}
+                _add(store, source, row, preparation, notes)
+            if progress:
+                progress(number, len(sources))
         if window is not None:
             store.note({"window": window})
         if not any(row.recordings or row.known for row in rows.values()):
@@ -306,13 +305,14 @@ def _plain_label(value: Any) -> Label:
     return str(value) if isinstance(value, str) else int(value)
 
 
-def _refuse_second_label(source: Source, earlier: Source, out: Path) -> None:
-    if source.label != earlier.label:
-        raise DataError(
-            f"{source.path}: labelled {source.label!r}, but the same recording is labelled "
-            f"{earlier.label!r} as '{earlier.name}' of room '{earlier.room}' in {out.name}; which "
-            "is it?"
-        )
+def _refuse_second_label(source: Source, earlier: Iterable[Source], out: Path) -> None:
+    for other in earlier:
+        if source.label != other.label:
+            raise DataError(
+                f"{source.path}: labelled {source.label!r}, but the same recording is labelled "
+                f"{other.label!r} as '{other.name}' of room '{other.room}' in {out.name}; which "
+                "is it?"
+            )
 
 
 def _refuse_overlaps(sources: Sequence[Source]) -> None:
