@@ -247,13 +247,15 @@ def _unpack(
     csi = np.empty((packets, _TONES, rx, tx), np.complex64)
     parts = csi.view(np.float32).reshape(packets, values)
     numbers = np.empty((min(packets, BLOCK), values), np.int8)
+    pairs = np.empty((len(numbers), len(factors)), np.uint16)
     for at in range(0, packets, BLOCK):
         block, chosen = frames[at : at + BLOCK], selection[at : at + BLOCK]
         # Frames of equal antenna selection side by side: slices are quicker than lists of places.
         order = None if (chosen == chosen[0]).all() else np.argsort(chosen, kind="stable")
         if order is not None:
             block, chosen = block[order], chosen[order]
-        products = block[:, 1:].astype(np.uint16)
+        products = pairs[: len(block)]
+        products[:] = block[:, 1:]
         products <<= 8
         products |= block[:, :-1]
         products *= factors
@@ -262,7 +264,7 @@ def _unpack(
         for begin, end in pairwise(edges):
             places = _places(rx, tx, int(chosen[begin]))
             np.take(upper[begin:end], places, axis=1, out=here[begin:end], mode="clip")
-        parts[at : at + BLOCK] = here if order is None else here[np.argsort(order)]
+        parts[at : at + BLOCK][slice(None) if order is None else order] = here
     return csi
 
 
