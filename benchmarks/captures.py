@@ -22,7 +22,7 @@ from fedapa.csi.subcarriers import all_tones
 __all__ = ["measure"]
 
 _PACKETS = 40_000
-_ROUNDS = 7
+_ROUNDS = 15
 
 
 def measure() -> dict[str, dict[str, float | None]]:

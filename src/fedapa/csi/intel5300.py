@@ -91,8 +91,9 @@ class Intel5300Decoder(Decoder):
         rate = heads[:, 18:20].copy().view("<u2")[:, 0]
         shape = heads[:, 8].astype(np.int64) * 8 + heads[:, 9] * 2 + ((rate & _HT40) > 0)
         batches = []
-        for key in np.unique(shape):
-            mine = shape == key
+        same = len(shape) > 0 and bool((shape == shape[0]).all())
+        for key in shape[:1] if same else np.unique(shape):
+            mine = slice(None) if same else shape == key
             kind = Kind(
                 "intel 5300",
                 40 if key & 1 else 20,
@@ -276,7 +277,8 @@ _GAIN = 10 ** (-(44 + np.arange(256)) / 10)
 
 def _received_power(heads: Bytes) -> npt.NDArray[np.float64]:
     """[packets] milliwatts over all antennas; 0 where none reported."""
-    power: npt.NDArray[np.float64] = _POWER[heads[:, 10:13]].sum(axis=1) * _GAIN[heads[:, 14]]
+    a, b, c = (_POWER[heads[:, place]] for place in (10, 11, 12))
+    power: npt.NDArray[np.float64] = (a + b + c) * _GAIN[heads[:, 14]]
     return power
 
 
