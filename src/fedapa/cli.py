@@ -532,7 +532,9 @@ def main() -> None:
         _fail(str(error))
     except SystemExit as ended:
         if ended.code == 130:  # typer's answer to Ctrl-C
-            sys.stderr.write("stopped; what was being written is gone, a run goes on with --resume\n")
+            sys.stderr.write(
+                "stopped; what was being written is gone, a run goes on with --resume\n"
+            )
         raise
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""

@@ -133,6 +133,31 @@ def test_a_stream_finds_the_next_sound_frame_after_garbage(form, garbage, step):
     assert len(set(found) - truth) <= 1
 
 
+@settings(max_examples=30)
+@given(
+    form=st.sampled_from(["nexmon", "intel5300", "feitcsi", "esp32", "pcapng"]),
+    garbage=st.binary(min_size=1, max_size=300),
+    step=st.sampled_from([64, 333, 100_000]),
+)
+def test_a_stream_of_known_format_may_begin_with_garbage(form, garbage, step):
+    content = FILES[form]
+    broken = garbage + (b"\n" if form == "esp32" else b"") + content
+    stream = CaptureStream("live", form={"pcapng": "nexmon"}.get(form, form))
+    found = set()
+    for at in range(0, len(broken), step):
+        for capture in stream.feed(broken[at : at + step]):
+            found |= {csi.tobytes() for csi in capture.csi}
+    for capture in stream.finish():
+        found |= {csi.tobytes() for csi in capture.csi}
+    truth = {csi.tobytes() for capture in _whole(content) for csi in capture.csi}
+    assert len(found & truth) >= len(truth) - 2
+
+
+def test_a_format_that_is_unknown_is_refused():
+    with pytest.raises(CaptureError, match="format 'nexmom' is unknown; did you mean 'nexmon'"):
+        CaptureStream("live", form="nexmom")
+
+
 def _whole(content):
     stream = CaptureStream("whole")
     return [*stream.feed(content), *stream.finish()]

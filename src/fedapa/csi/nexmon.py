@@ -67,6 +67,13 @@ class NexmonDecoder(Decoder):
     def _decode(self, buffer: memoryview, *, final: bool) -> tuple[list[Batch], int]:
         parts: list[tuple[int, Packets]] = []
         done = 0
+        if self.salvage and (begin := self._walker.find_header(buffer)) != 0:
+            # Joined in the middle of something: its header may be here in part, at the end.
+            done = max(0, len(buffer) - 11) if begin is None else begin
+            if done:
+                self.skip("damaged bytes", 0)
+            if begin is None:
+                return [], done
         while True:
             packets = self._walker.walk(buffer[done:], at=self._at + done)
             parts.append((done, packets))

@@ -37,6 +37,11 @@ _PCAP = {
 _SECTION = b"\x0a\x0d\x0d\x0a"
 _ORDER = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 
+_FILE_HEADER = re.compile(
+    b"|".join([*map(re.escape, _PCAP), *(_SECTION + b".{4}" + re.escape(o) for o in _ORDER)]),
+    re.DOTALL,
+)
+
 LINK_HEADER = {0: 4, 1: 14, 12: 0, 101: 0, 113: 16, 228: 0, 276: 20}
 """Bytes before the IP header, by link type: loopback, Ethernet, raw IP, Linux cooked 1 and 2."""
 
@@ -122,6 +127,13 @@ class PcapWalker:
         self._link = -1
         self._blocks = False
         self._interfaces: list[_Interface] = []
+
+    def find_header(self, buffer: memoryview) -> int | None:
+        """Where the file header begins; 0 once it was read, None where there is none."""
+        if self._order:
+            return 0
+        match = _FILE_HEADER.search(buffer)
+        return None if match is None else match.start()
 
     def walk(self, buffer: memoryview, *, at: int) -> Packets:
         """The complete packets in ``buffer``, which begins at ``at`` in the stream."""

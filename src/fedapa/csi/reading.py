@@ -18,7 +18,7 @@ from fedapa.csi.intel5300 import Intel5300Decoder, is_intel5300
 from fedapa.csi.nexmon import NexmonDecoder, check_chip
 from fedapa.csi.pcap import is_pcap
 from fedapa.csi.records import Batch, Decoder, Kind
-from fedapa.errors import CaptureError
+from fedapa.errors import CaptureError, nearest
 
 __all__ = ["CaptureStream", "read_capture", "read_chunks"]
 
@@ -119,12 +119,23 @@ class CaptureStream:
         name: what to call the source in messages.
         chip: see ``read_capture``.
         scaled: see ``read_capture``.
+        form: "nexmon", "esp32", "intel5300" or "feitcsi"; without it the first bytes decide, and
+            they must be sound.
     """
 
     def __init__(
-        self, name: str = "stream", chip: str | None = None, *, scaled: bool = False
+        self,
+        name: str = "stream",
+        chip: str | None = None,
+        *,
+        scaled: bool = False,
+        form: str | None = None,
     ) -> None:
+        known = [each for each, _ in _FORMATS]
+        if form is not None and form not in known:
+            raise CaptureError(f"{name}: format '{form}' is unknown; {nearest(form, known)}")
         self._name = name
+        self._form = form
         self._chip = check_chip(chip)
         self._scaled = scaled
         self._head = b""
@@ -141,7 +152,12 @@ class CaptureStream:
             self._head += data
             try:
                 self._decoder = _decoder(
-                    self._name, self._head, chip=self._chip, scaled=self._scaled, salvage=True
+                    self._name,
+                    self._head,
+                    chip=self._chip,
+                    scaled=self._scaled,
+                    salvage=True,
+                    form=self._form,
                 )
             except CaptureError:
                 # Too little to tell, or the end of something else: wait for more, but not forever.
@@ -184,8 +200,16 @@ def _unreadable(path: Path, error: OSError) -> CaptureError:
     return CaptureError(f"{path}: cannot be read: {error.strerror or error}")
 
 
-def _decoder(name: str, head: bytes, *, chip: str | None, scaled: bool, salvage: bool) -> Decoder:
-    found = next((form for form, recognises in _FORMATS if recognises(head)), None)
+def _decoder(
+    name: str,
+    head: bytes,
+    *,
+    chip: str | None,
+    scaled: bool,
+    salvage: bool,
+    form: str | None = None,
+) -> Decoder:
+    found = form or next((each for each, recognises in _FORMATS if recognises(head)), None)
     check_chip(chip)
     if chip is not None and found not in ("nexmon", None):
         raise CaptureError(
