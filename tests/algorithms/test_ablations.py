@@ -114,6 +114,19 @@ def test_what_makes_a_variant_cannot_be_changed() -> None:
     assert Plan(algorithm={"name": "fedapa-self", "temperature": 0.1}).build().temperature == 0.1
 
 
+def test_a_variant_takes_over_its_algorithms_settings_and_no_others() -> None:
+    """A preset's shorter warm-up holds for the ablations too, or they would not compare."""
+    preset = {"algorithm": {"name": "fedapa", "warm_rounds": 8, "peers": "others"}}
+    plan = Plan.of(preset, {"algorithm": "fedapa-mixture"})
+    assert plan.algorithm["warm_rounds"] == 8
+    assert plan.algorithm["peers"] == "none", "what makes the variant stays"
+    assert Plan.of(preset, {"algorithm": "fedapa-fixed"}).algorithm["warm_rounds"] == 0
+    pcl = Plan.of({"algorithm": {"name": "fedapa", "temperature": 2.0}}, {"algorithm": "fedpcl"})
+    assert pcl.algorithm["temperature"] == 0.07
+    shared = {"algorithm": {"name": "fedavg", "sharing": "head"}}
+    assert Plan.of(shared, {"algorithm": "moon"}).algorithm["sharing"] == "architecture"
+
+
 def test_a_variant_survives_its_own_plan() -> None:
     plan = Plan(algorithm="fedapa-average")
     assert Plan(**plan.document()).build() == plan.build() == find("fedapa-average")()

@@ -122,3 +122,4 @@ def test_absent_rooms_stay_in_the_mixture(make_rooms: MakeRooms) -> None:
     share = np.exp(-1) / 2
     found = algorithm.download(server, "room 1", round_number(3))["weights"]
     np.testing.assert_allclose(found["classifier.bias"], 2 + 2 * share, rtol=1e-6)
+    assert algorithm.explain(server)["age"].tolist() == [0, 1]

@@ -33,9 +33,19 @@ every = pytest.mark.parametrize("name", ALGORITHMS)
 every_file = pytest.mark.parametrize("name", FILES)
 
 
+SMALLER: dict[str, dict[str, Any]] = {
+    "fedala": {"longest_start": 12},
+    "local-more-epochs": {"fine_tuning_epochs": 2},
+    "moon": {"projection": 16},
+    "wifederated": {"fine_tuning_epochs": 2},
+}
+"""Settings that only cost time here."""
+
+
 def plan_of(name: str, **values: Any) -> Plan:
     values = {"rounds": 3, "training": {"learning_rate": 0.05, "batch_size": 4}, **values}
-    return Plan(algorithm={"name": name, **values.pop("settings", {})}, **values)
+    settings = {**SMALLER.get(name, {}), **values.pop("settings", {})}
+    return Plan(algorithm={"name": name, **settings}, **values)
 
 
 def carry_out(
@@ -259,7 +269,7 @@ def test_every_way_of_sharing_runs_or_is_refused_with_a_remedy(
 BASE: dict[str, dict[str, Any]] = {
     "fedapa": {"warm_rounds": 4},
     # So small a spread is never reached: the first phase lasts as long as it may.
-    "fedala": {"settled": 1e-12, "longest_start": 12},
+    "fedala": {"settled": 1e-12},
 }
 """Settings under which the others have room to show."""
 BITING = {("fedala", "settled"): 1e-12, ("fedala", "mixing_share"): 0.3}

@@ -68,3 +68,25 @@ def test_equal_runs_have_equal_figures(runs: list[Run]) -> None:
 def test_local_has_no_weight_matrix(runs: list[Run]) -> None:
     assert figures.weight_matrix(runs[0]) is None
     assert figures.weight_matrix(runs[1]) is not None
+
+
+def test_second_figures_have_a_row_and_pooled_windows_no_price(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """FedProto is scored by classifier and by nearest mean; what Pooled moves is windows."""
+    store = make_store()
+    plans = [
+        Plan(
+            rounds=2,
+            data={"file": str(store), "window": 16, "split": "random"},
+            model={"architecture": "middle", "width": 8},
+            algorithm=name,
+        )
+        for name in ("fedproto", "pooled")
+    ]
+    runs = [run(plan, out=tmp_path / plan.algorithm["name"], workers=0) for plan in plans]
+    rows = {row[0]: row for row in comparison(runs).rows}
+    nearest = runs[0].summary["also"]["nearest"]["over_rooms"]["mean"]["accuracy"]
+    assert rows["FedProto (nearest)"][1].startswith(f"{100 * nearest:.1f} ±")
+    assert rows["FedProto"][-1] != "–"
+    assert rows["Pooled"][-1] == "–"

@@ -134,3 +134,11 @@ def test_room_of_takes_features_and_categories() -> None:
     assert room.classes == ("sit", "walk")
     guess, truth = room.predict(room.build())
     assert guess.shape == truth.shape == (4,)
+
+
+def test_double_precision_windows_train_too() -> None:
+    stream = Key(0).numpy()
+    room = Room.of("cafe", stream.normal(size=(20, 12, 10)), [0, 1] * 10, width=8)
+    windows, _ = next(room.batches(4, Key(0)))
+    assert windows.dtype == torch.float32
+    assert len(room.predict(room.build())[0]) == len(room.split.test)

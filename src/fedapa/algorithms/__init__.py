@@ -8,11 +8,12 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Mapping
+from typing import cast
 
 from fedapa.algorithms.algorithm import Algorithm
 from fedapa.errors import PlanError, nearest
 
-__all__ = ["find", "names", "summary_of"]
+__all__ = ["base_of", "find", "names", "summary_of"]
 
 
 def names() -> tuple[str, ...]:
@@ -33,6 +34,13 @@ def summary_of(kind: type[Algorithm]) -> str:
     own_file = module is not None and module.__name__.endswith(f".{kind.name}")
     text = inspect.getdoc(module if own_file else kind) or ""
     return text.splitlines()[0].partition(": ")[2].rstrip(".")
+
+
+def base_of(kind: type[Algorithm]) -> type[Algorithm]:
+    """The algorithm that a variant is of; any other algorithm itself."""
+    module = inspect.getmodule(kind)
+    is_variant = module is not None and module.__name__ == f"{__name__}.ablations"
+    return cast(type[Algorithm], kind.__base__) if is_variant else kind
 
 
 @functools.cache

@@ -50,7 +50,9 @@ class FedAMP(FedAvg):
     def open(self, roster: Roster, key: Key) -> ServerState:
         """As FedAvg; and nobody's weights are known yet."""
         opened = super().open(roster, key)
-        return {**opened, "heard": {}, "mixed": {}, "attention": np.eye(len(roster))}
+        age = np.full(len(roster), -1, np.int64)  # rounds since the last upload; −1 never
+        nobody: Tree = {"heard": {}, "mixed": {}, "attention": np.eye(len(roster)), "age": age}
+        return {**opened, **nobody}
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """u_i, once the room has uploaded."""
@@ -61,38 +63,36 @@ class FedAMP(FedAvg):
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
         """u_i of every room, from the last weights of everyone; absent rooms keep theirs."""
-        heard = {**cast(Tree, state["heard"])}
-        for room in sorted(uploads):
-            heard[room] = uploads[room]["weights"]
-        known = {room: {"weights": heard[room]} for room in sorted(heard)}
         slots = cast(Mapping[str, Mapping[str, str]], state["slots"])
         rooms = sorted(slots)
-        place = {room: index for index, room in enumerate(rooms)}
-        names = {(room, slot): name for room in known for name, slot in slots[room].items()}
-        distance = np.zeros((len(rooms), len(rooms)))  # x
-        shared = np.eye(len(rooms), dtype=bool)
+        heard = {**cast(Tree, state["heard"])}
+        age = np.array(cast(npt.NDArray[np.int64], state["age"]))
+        age[age >= 0] += 1
+        for room in sorted(uploads):
+            heard[room] = uploads[room]["weights"]
+            age[rooms.index(room)] = 0
+        known = {room: {"weights": heard[room]} for room in sorted(heard)}
         given = {
             slot: (
-                np.asarray([place[room] for room in arrays]),
+                np.asarray([rooms.index(room) for room in arrays]),
                 np.stack([np.ravel(array) for array in arrays.values()]).astype(np.float64),
             )
             for slot, arrays in sorted(by_slot(state, known).items())
         }
-        for index, values in given.values():
-            for row, mine in zip(index, values, strict=True):
-                distance[row, index] += np.square(values - mine).sum(axis=1)  # ‖w_i − w_j‖²
-            shared[np.ix_(index, index)] = True
-        weights = attention(distance, shared, self.sigma)  # ξ
-        mixed: dict[str, dict[str, Array]] = {room: {} for room in known}
-        for slot, (index, values) in given.items():
-            among = weights[np.ix_(index, index)]
-            np.fill_diagonal(among, 0.0)
-            np.fill_diagonal(among, 1.0 - among.sum(axis=1))
-            for row, blend in zip(index, among @ values, strict=True):
-                room, name = rooms[row], names[rooms[row], slot]
-                old = cast(NamedArrays, heard[room])[name]
-                mixed[room][name] = blend.reshape(old.shape).astype(old.dtype)  # u_i
-        return {**state, "heard": heard, "mixed": mixed, "attention": weights}
+        weights = attention(*_distances(given, len(rooms)), self.sigma)  # ξ
+        blends = {
+            (rooms[row], slot): blend
+            for slot, (index, values) in given.items()
+            for row, blend in zip(index, _among(weights, index) @ values, strict=True)
+        }
+        mixed = {
+            room: {
+                name: blends[room, slots[room][name]].reshape(old.shape).astype(old.dtype)  # u_i
+                for name, old in cast(NamedArrays, heard[room]).items()
+            }
+            for room in known
+        }
+        return {**state, "heard": heard, "age": age, "mixed": mixed, "attention": weights}
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
         """ξ between rooms, and each room's weight for itself: 1 is a room that learns alone."""
@@ -101,6 +101,7 @@ class FedAMP(FedAvg):
             **super().explain(state),
             "self_weight": np.diagonal(weights).copy(),
             "weights": weights,
+            "age": cast(Array, state["age"]),
         }
 
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
@@ -129,6 +130,26 @@ class FedAMP(FedAvg):
             return {**losses, "loss": total, "loss_proximal": apart}
 
         return attracted
+
+
+def _distances(
+    given: Mapping[str, tuple[npt.NDArray[np.int64], _Matrix]], rooms: int
+) -> tuple[_Matrix, npt.NDArray[np.bool_]]:
+    """x_ij = ‖w_i − w_j‖² over the arrays that both share, and which rooms share any."""
+    distance, shared = np.zeros((rooms, rooms)), np.eye(rooms, dtype=bool)
+    for index, values in given.values():
+        for row, mine in zip(index, values, strict=True):
+            distance[row, index] += np.square(values - mine).sum(axis=1)
+        shared[np.ix_(index, index)] = True
+    return distance, shared
+
+
+def _among(weights: _Matrix, index: npt.NDArray[np.int64]) -> _Matrix:
+    """ξ between the rooms that share one array, the diagonal again what is left to one."""
+    among = weights[np.ix_(index, index)]
+    np.fill_diagonal(among, 0.0)
+    np.fill_diagonal(among, 1.0 - among.sum(axis=1))
+    return among
 
 
 def attention(distance: _Matrix, shared: npt.NDArray[np.bool_], sigma: float | None) -> _Matrix:

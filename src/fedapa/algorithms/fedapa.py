@@ -17,21 +17,19 @@ import torch
 from torch import Tensor
 
 from fedapa.algorithms.algorithm import (
-    Algorithm,
     Payload,
     Report,
     RoomState,
-    Roster,
     Round,
     ServerState,
 )
 from fedapa.algorithms.prototype_sets import (
     Floats,
     Mask,
+    PrototypeExchange,
     full_set,
     heard_sets,
     measure,
-    open_sets,
     stored_sets,
     take_in,
 )
@@ -40,7 +38,6 @@ from fedapa.learning.fit import (
     NotNegativeInteger,
     Objective,
     Positive,
-    PositiveInteger,
     cross_entropy,
 )
 from fedapa.learning.losses import fedapa_loss
@@ -55,14 +52,13 @@ from fedapa.learning.prototypes import (
 from fedapa.learning.schedule import warm_up
 from fedapa.models.model import Model
 from fedapa.payload import Array
-from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 
 __all__ = ["FedAPA"]
 
 
 @dataclass(frozen=True)
-class FedAPA(Algorithm):
+class FedAPA(PrototypeExchange):
     """Adaptive prototype aggregation."""
 
     name: ClassVar[str] = "fedapa"
@@ -91,14 +87,8 @@ class FedAPA(Algorithm):
     mixture: Literal["adaptive", "average", "own"] = "adaptive"
     """What Q_i is: the similarity-weighted mixture; the plain mean over holders, the same for all;
     or the room's own set, with which nothing travels and L_c too sees the own set alone."""
-    minimum_samples: PositiveInteger = 1
-    """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
 
     # ---- server half ------------------------------------------------------------------------
-
-    def open(self, roster: Roster, key: Key) -> ServerState:
-        """Nobody has uploaded yet."""
-        return open_sets(roster, self.title)
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """Q_i, and the padded sets of the others; the room has its own already."""
@@ -162,10 +152,6 @@ class FedAPA(Algorithm):
         }
 
     # ---- room half ----------------------------------------------------------------------------
-
-    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
-        """Keep what the server sent; the losses of this round are measured against it."""
-        return {**state, **download}
 
     def train(
         self, room: Room, state: RoomState, round: Round

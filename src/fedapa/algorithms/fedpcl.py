@@ -16,36 +16,31 @@ import torch
 from torch import Tensor
 
 from fedapa.algorithms.algorithm import (
-    Algorithm,
     Payload,
     Report,
     RoomState,
-    Roster,
     Round,
     ServerState,
 )
 from fedapa.algorithms.prototype_sets import (
     Floats,
     Mask,
+    PrototypeExchange,
     full_set,
     heard_sets,
     measure,
-    open_sets,
     stored_sets,
-    take_in_and_average,
 )
-from fedapa.learning.fit import Objective, Positive, PositiveInteger
+from fedapa.learning.fit import Objective, Positive
 from fedapa.learning.losses import prototype_contrast
 from fedapa.models.model import Model, nearest_prototype
-from fedapa.payload import Array
-from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 
 __all__ = ["FedPCL"]
 
 
 @dataclass(frozen=True)
-class FedPCL(Algorithm):
+class FedPCL(PrototypeExchange):
     """Prototype-wise contrastive learning."""
 
     name: ClassVar[str] = "fedpcl"
@@ -55,12 +50,6 @@ class FedPCL(Algorithm):
 
     temperature: Positive = 0.07
     """τ of both contrasts."""
-    minimum_samples: PositiveInteger = 1
-    """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
-
-    def open(self, roster: Roster, key: Key) -> ServerState:
-        """Nobody has uploaded yet."""
-        return open_sets(roster, self.title)
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ [C, D] and the real rows of the others' sets; the room has its own already."""
@@ -74,24 +63,6 @@ class FedPCL(Algorithm):
             "clients": prototypes[heard][present[heard]],  # (real rows, D)
             "clients_present": present[heard],
         }
-
-    def merge(
-        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
-    ) -> ServerState:
-        """The sets that came, and the last ones of rooms that were absent."""
-        return take_in_and_average(state, uploads)
-
-    def explain(self, state: ServerState) -> dict[str, float | Array]:
-        """How old each room's set is."""
-        return {"age": cast(Array, state["age"])}
-
-    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
-        """P and its mask."""
-        return stored_sets(state)
-
-    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
-        """Keep what the server sent; this round's contrasts are with it."""
-        return {**state, **download}
 
     def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
         """The encoder, and the room's own prototypes in place of a classifier."""

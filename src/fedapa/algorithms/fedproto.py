@@ -14,33 +14,27 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedapa.algorithms.algorithm import (
-    Algorithm,
     Payload,
     Report,
     RoomState,
-    Roster,
     Round,
     ServerState,
 )
 from fedapa.algorithms.prototype_sets import (
     Floats,
     Mask,
+    PrototypeExchange,
     measure,
-    open_sets,
-    stored_sets,
-    take_in_and_average,
 )
-from fedapa.learning.fit import NotNegative, Objective, PositiveInteger, cross_entropy
+from fedapa.learning.fit import NotNegative, Objective, cross_entropy
 from fedapa.models.model import Model, nearest_prototype
-from fedapa.payload import Array
-from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 
 __all__ = ["FedProto", "prototype_distance"]
 
 
 @dataclass(frozen=True)
-class FedProto(Algorithm):
+class FedProto(PrototypeExchange):
     """Global-mean prototypes as a regulariser."""
 
     name: ClassVar[str] = "fedproto"
@@ -50,12 +44,6 @@ class FedProto(Algorithm):
 
     attraction: NotNegative = 1.0
     """λ, the weight of the distance to the mean; 0 is Local."""
-    minimum_samples: PositiveInteger = 1
-    """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
-
-    def open(self, roster: Roster, key: Key) -> ServerState:
-        """Nobody has uploaded yet."""
-        return open_sets(roster, self.title)
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ of the classes that anybody holds."""
@@ -63,24 +51,6 @@ class FedProto(Algorithm):
             return {}
         known = cast(Mask, state["known"])
         return {"mean": cast(Floats, state["mean"])[known], "known": known}
-
-    def merge(
-        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
-    ) -> ServerState:
-        """The sets that came, and the last ones of rooms that were absent."""
-        return take_in_and_average(state, uploads)
-
-    def explain(self, state: ServerState) -> dict[str, float | Array]:
-        """How old each room's set is."""
-        return {"age": cast(Array, state["age"])}
-
-    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
-        """P and its mask."""
-        return stored_sets(state)
-
-    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
-        """Keep the means; this round's distance is measured to them."""
-        return {**state, **download}
 
     def train(
         self, room: Room, state: RoomState, round: Round

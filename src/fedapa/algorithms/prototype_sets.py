@@ -5,21 +5,32 @@ and its age; a room that sits out keeps its set. Absent rows do not travel.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.algorithms.algorithm import Payload, RoomState, Roster, ServerState
+from fedapa.algorithms.algorithm import (
+    Algorithm,
+    Payload,
+    RoomState,
+    Roster,
+    Round,
+    ServerState,
+)
 from fedapa.errors import RosterError
+from fedapa.learning.fit import PositiveInteger
 from fedapa.learning.prototypes import class_prototypes, mean_prototypes
 from fedapa.models.model import Model, unit
 from fedapa.payload import Array
+from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 
 __all__ = [
     "Floats",
     "Mask",
+    "PrototypeExchange",
     "full_set",
     "heard_sets",
     "measure",
@@ -31,6 +42,39 @@ __all__ = [
 
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class PrototypeExchange(Algorithm):
+    """Rooms upload their sets and get back what the server makes of all of them.
+
+    FedProto, FedPCL and FedAPA start from here; the defaults keep every set and their plain mean.
+    """
+
+    minimum_samples: PositiveInteger = 1
+    """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
+
+    def open(self, roster: Roster, key: Key) -> ServerState:
+        """Nobody has uploaded yet."""
+        return open_sets(roster, self.title)
+
+    def merge(
+        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
+    ) -> ServerState:
+        """The sets that came, the last ones of rooms that were absent, and their mean."""
+        return take_in_and_average(state, uploads)
+
+    def explain(self, state: ServerState) -> dict[str, float | Array]:
+        """How old each room's set is."""
+        return {"age": cast(Array, state["age"])}
+
+    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
+        """P and its mask."""
+        return stored_sets(state)
+
+    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
+        """Keep what the server sent; the losses of this round are measured against it."""
+        return {**state, **download}
 
 
 def open_sets(roster: Roster, title: str) -> ServerState:

@@ -4,6 +4,7 @@ What does not decide them (where to write, how many workers) is not in it. A res
 every value, also those left to default, so that ``fedapa run plan.toml`` repeats the run.
 """
 
+import inspect
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -158,7 +159,8 @@ class Plan(_Section):
     def of(cls, *layers: Mapping[str, Any]) -> "Plan":
         """A plan from several mappings, later ones overriding earlier ones, section by section.
 
-        Settings of one algorithm mean nothing to another: naming a new one drops the old's.
+        Settings of one algorithm mean nothing to another: naming a new one drops the old's. Only a
+        variant takes over its algorithm's, but for those that it fixes, so that both compare.
         """
         merged: dict[str, Any] = {}
         for layer in layers:
@@ -168,7 +170,7 @@ class Plan(_Section):
                 if not isinstance(old, dict) or not isinstance(new, Mapping):
                     merged[key] = dict(new) if isinstance(new, Mapping) else new
                 elif key == "algorithm" and new.get("name", old["name"]) != old["name"]:
-                    merged[key] = dict(new)
+                    merged[key] = {**_taken_over(old, str(new["name"])), **new}
                 else:
                     merged[key] = {**old, **new}
         return cls(**merged)
@@ -205,6 +207,16 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
         elif before != after:
             found.append(f"{prefix}{key}: {before} → {after}")
     return found
+
+
+def _taken_over(old: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The settings that a variant keeps of the algorithm it is of; none where it is of another."""
+    kind = algorithms.find(name)
+    base = algorithms.base_of(kind)
+    if kind is base or old["name"] != base.name:
+        return {}
+    fixed = inspect.get_annotations(kind)
+    return {key: value for key, value in old.items() if key != "name" and key not in fixed}
 
 
 def _without_none(value: Any) -> Any:

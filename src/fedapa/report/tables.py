@@ -43,14 +43,16 @@ def caption(run: Run) -> str:
 def comparison(runs: Sequence[Run]) -> Sheet:
     """Algorithms against each other, mean ± standard deviation over rooms, blind ones below."""
     metrics = [name for name in _HEADINGS if name in runs[0].summary["over_rooms"]["mean"]]
-    rows = [
-        [
-            find(run.plan.algorithm["name"]).title,
-            *_with_deviation(run.summary["over_rooms"], metrics),
-            _kilobytes(run.summary["bytes"]["per_round_and_room"]),
-        ]
-        for run in runs
-    ]
+    rows = []
+    for run in runs:
+        kind = find(run.plan.algorithm["name"])
+        moved = _kilobytes(run.summary["bytes"]["per_round_and_room"])
+        # Pooled training moves windows, which no message of ours carries.
+        cost = "–" if kind.pools else moved
+        rows.append([kind.title, *_with_deviation(run.summary["over_rooms"], metrics), cost])
+        for name, second in run.summary.get("also", {}).items():
+            figures = _with_deviation(second["over_rooms"], metrics)
+            rows.append([f"{kind.title} ({name})", *figures, "–"])
     blind = runs[0].summary["blind"]
     for name, title in (("constant", "Always the commonest class"), ("prior", "Class frequencies")):
         rows.append([title, *_with_deviation(blind[name], metrics), "–"])

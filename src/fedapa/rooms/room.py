@@ -52,8 +52,8 @@ class Normaliser:
         return cls((guess + mean).astype(np.float32), deviation.astype(np.float32))
 
     def __call__(self, windows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Normalised windows, in fresh memory."""
-        return (windows - self.mean) / self.deviation
+        """Normalised windows in fresh memory, as float32 whatever was given."""
+        return np.asarray((windows - self.mean) / self.deviation, np.float32)
 
 
 @dataclass(frozen=True)
