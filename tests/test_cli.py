@@ -98,6 +98,21 @@ def test_report_of_two_runs(make_store: MakeStore, tmp_path: Path) -> None:
     assert "SIMULATED" not in text
 
 
+def test_runs_that_do_not_compare_are_not_put_side_by_side(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    store = make_store()
+    fedapa("run", *quick_flags(store, tmp_path / "one"))
+    fedapa("run", *quick_flags(store, tmp_path / "two"), "--seed", "7")
+    words = ["report", tmp_path / "one", tmp_path / "two", "--out", tmp_path / "page.html"]
+    assert "its seed (7) is not that of" in one_sentence(fedapa(*words, code=2))
+
+
+def test_odd_names_are_printed_as_they_are(make_store: MakeStore, tmp_path: Path) -> None:
+    out = tmp_path / "x[/]y"
+    assert "x[/]y" in fedapa("run", *quick_flags(make_store(), out)).stdout
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -106,6 +121,7 @@ def test_report_of_two_runs(make_store: MakeStore, tmp_path: Path) -> None:
         (["run", "--rounds", "0"], "rounds: input should be greater than or equal to 1"),
         (["run", "--set", "training.lr=1"], "training.lr: unknown key"),
         (["run", "--set", "nonsense"], "write KEY=VALUE"),
+        (["run", "--preset", "smoke", "--set", "data.decimate=100000"], "leaves nothing of a wind"),
         (["run", "--split", "recordng"], "data.split"),
         (["run", "--data", "absent.h5", "--out", "new"], "absent.h5: no such file"),
         (["run", "absent.toml"], "absent.toml: cannot be read"),

@@ -137,7 +137,8 @@ def run(
     from fedapa.report.tables import comparison, per_room, rich_table
 
     given = read_toml(plan) if plan is not None else {}
-    base = preset or given.pop("preset", None) or (None if plan is not None else "quick")
+    named = given.pop("preset", None)
+    base = preset or named or (None if plan is not None else "quick")
     flags: dict[str, Any] = {
         "rounds": rounds,
         "seed": seed,
@@ -313,11 +314,11 @@ def report(
     """
     from fedapa.federation.run import Run
     from fedapa.report.page import write_page
+    from fedapa.report.tables import check_comparable
 
     loaded = [Run.load(path) for path in runs]
     for path, other in zip(runs[1:], loaded[1:], strict=True):
-        if sorted(other.data["rooms"]) != sorted(loaded[0].data["rooms"]):
-            raise PlanError(f"{path}: has other rooms than {runs[0]}; report them on their own")
+        check_comparable(runs[0], loaded[0], path, other)
     write_page(out, loaded, title=title)
     _print(f"Page: {out}")
 
@@ -573,7 +574,9 @@ def _print(what: Any) -> None:
 
     # A pipe has no width of its own; tables must not be folded to 80 columns there.
     width = None if sys.stdout.isatty() else 160
-    Console(width=width, highlight=False, soft_wrap=isinstance(what, str)).print(what)
+    # Names of rooms and files are printed as they are: "[x]" is no colour.
+    console = Console(width=width, markup=False, highlight=False)
+    console.print(what, soft_wrap=isinstance(what, str))
 
 
 def _print_json(value: Any) -> None:

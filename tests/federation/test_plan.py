@@ -20,6 +20,20 @@ def test_a_resolved_plan_repeats_itself(tmp_path: Path) -> None:
     assert again.document() == plan.document()
 
 
+def test_an_infinite_temperature_is_kept() -> None:
+    import tomllib
+
+    plan = Plan(algorithm={"name": "fedapa", "aggregation_temperature": float("inf")})
+    assert Plan(**tomllib.loads(plan.toml())) == plan
+    assert plan.document()["algorithm"]["aggregation_temperature"] == float("inf")
+
+
+def test_a_plan_may_leave_the_name_to_a_flag() -> None:
+    nameless = {"algorithm": {"temperature": 0.1}}
+    assert Plan.of(nameless, {"algorithm": "fedapa"}).algorithm["name"] == "fedapa"
+    assert Plan.of({"algorithm": "fedapa"}, nameless).algorithm["temperature"] == 0.1
+
+
 def test_every_default_is_spelled_out() -> None:
     document = Plan(algorithm="fedapa").document()
     assert document["training"]["learning_rate"] == 0.01
@@ -87,6 +101,10 @@ def test_the_paper_preset_has_the_papers_hyperparameters() -> None:
         ({"data": {"split": "rendom"}}, "data.split: input should be 'random', 'blocked' or 'rec"),
         ({"model": {"architecture": "huge"}}, "'huge' is no architecture"),
         ({"model": {"architecture": {"cafe": "by-size"}}}, "'by-size' is no architecture"),
+        ({"training": {"learning_rate": float("inf")}}, "should be a finite number"),
+        ({"training": {"learning_rate": float("nan")}}, "should be a finite number"),
+        ({"algorithm": {"name": "fedapa", "temperature": float("nan")}}, "temperature"),
+        ({"classes": [0, 0, 1]}, "classes name one twice"),
         ({"device": "tpu"}, "device: input should be 'cpu' or 'cuda'"),
     ],
 )

@@ -270,6 +270,88 @@ def test_resume_of_a_finished_run_changes_nothing(make_store: MakeStore, tmp_pat
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.json*")} == before
 
 
+def test_what_a_kill_left_half_written_does_not_stop_a_resume(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".plan.toml.deadbeef.partial").write_text("rou")
+    assert run(plan_of(make_store(THREE), rounds=1), out=out, workers=0, resume=True).records
+    assert not list(out.rglob("*.partial"))
+
+
+def test_a_run_that_was_overtaken_while_preparing_is_refused(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs pass the first look at one directory; the slower one must not return the other's."""
+    from fedapa.federation import run as module
+
+    store, out = make_store(THREE), tmp_path / "out"
+    prepare = module.prepare_rooms
+
+    def overtaken(*words: Any, **settings: Any) -> list[Room]:
+        monkeypatch.setattr(module, "prepare_rooms", prepare)
+        run(plan_of(store, rounds=1), out=out, workers=0)
+        return prepare(*words, **settings)
+
+    monkeypatch.setattr(module, "prepare_rooms", overtaken)
+    with pytest.raises(RunError, match="already holds a run"):
+        run(plan_of(store, rounds=2), out=out, workers=0)
+
+
+def test_damaged_files_of_a_run_are_one_sentence(make_store: MakeStore, tmp_path: Path) -> None:
+    plan, out = plan_of(make_store(THREE), rounds=1), tmp_path / "out"
+    run(plan, out=out, workers=0)
+    for name in ("plan.toml", "summary.json", "data.json"):
+        whole = (out / name).read_text()
+        (out / name).write_text(whole[: len(whole) // 2] + "{")
+        with pytest.raises(RunError, match="damaged or incomplete"):
+            Run.load(out)
+        (out / name).write_text(whole)
+
+
+def test_batches_that_batchnorm_cannot_normalise_are_refused(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """Large halves 16 × 6 five times to 1 × 1: one window a batch has one value a channel."""
+    store = make_store(THREE)
+    wrong = plan_of(store, model={"architecture": "large"}, training={"batch_size": 1})
+    with pytest.raises(PlanError, match=r"room 'cafe': batches of one window of 16 × 6"):
+        run(wrong, out=tmp_path / "large", workers=0)
+    fine = plan_of(store, rounds=1, model={"architecture": "tiny"}, training={"batch_size": 1})
+    assert run(fine, out=tmp_path / "tiny", workers=0).records
+
+
+def test_a_full_disk_while_cutting_is_an_error_not_a_crash(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(plan_of(make_store(THREE, name="full.h5")), out=tmp_path / "out", workers=0)
+
+
+def test_every_file_of_a_simulated_run_says_so(make_store: MakeStore, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(plan_of(make_store(THREE, synthetic=True), rounds=1), out=out, workers=0)
+    for name in ("rounds.jsonl", "seconds.jsonl", "summary.json", "environment.json"):
+        assert "SIMULATED" in (out / name).read_text(), name
+
+
+def test_a_rounds_download_is_the_answer_to_its_uploads(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """FedAvg sends the merged net down after every round, also after the last one."""
+    plan = plan_of(
+        make_store(THREE), rounds=2, model={"architecture": "middle"}, algorithm="fedavg"
+    )
+    for record in run(plan, out=tmp_path / "out", workers=0).records:
+        for entry in record["rooms"].values():
+            assert 0.9 < entry["bytes_down"] / entry["bytes_up"] < 1.1
+
+
 def test_directories_that_hold_something_else_are_refused(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
@@ -394,6 +476,8 @@ def test_rooms_of_ones_own(make_rooms: MakeRooms, tmp_path: Path) -> None:
     rooms: list[Room] = make_rooms()
     finished = run(Plan(rounds=1, algorithm="local"), rooms=rooms, out=tmp_path / "o", workers=0)
     assert sorted(finished.summary["rooms"]) == [room.name for room in rooms]
+    assert finished.data["source"] == "rooms given in Python"
+    assert finished.data["split"] == "random", "as Room.of split them, whatever the plan says"
 
 
 @pytest.mark.slow

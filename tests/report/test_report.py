@@ -9,7 +9,7 @@ from fedapa import Plan, run
 from fedapa.federation.run import Run
 from fedapa.report import figures
 from fedapa.report.page import write_page
-from fedapa.report.tables import caption, comparison, per_room
+from fedapa.report.tables import caption, comparison, per_room, titles
 from tests.conftest import MakeStore
 
 
@@ -63,6 +63,16 @@ def test_the_page_needs_no_network_and_no_script(runs: list[Run], tmp_path: Path
 def test_equal_runs_have_equal_figures(runs: list[Run]) -> None:
     one, two = (figures.svg(figures.accuracy_curves(runs)) for _ in range(2))
     assert one == two
+
+
+def test_runs_of_one_algorithm_are_told_apart_by_their_settings(
+    runs: list[Run], make_store: MakeStore, tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    hotter = Plan.of(runs[1].plan.document(), {"algorithm": {"temperature": 0.9}})
+    names = titles([runs[1], replace(runs[1], plan=hotter)])
+    assert names == ["FedAPA (temperature = 0.5)", "FedAPA (temperature = 0.9)"]
 
 
 def test_local_has_no_weight_matrix(runs: list[Run]) -> None:

@@ -123,6 +123,30 @@ def test_an_unlisted_label_is_named() -> None:
         class_indices("cafe", [0, 7], [0, 1])
 
 
+@pytest.mark.parametrize(
+    ("windows", "labels", "complaint"),
+    [
+        (np.zeros((4, 2, 3)), [0, 1], "4 windows and 2 labels"),
+        (np.zeros((2, 2, 3)), [1, 1], "has a single class"),
+        (np.full((2, 2, 3), np.nan), [0, 1], "window 0 holds NaN"),
+        (np.zeros((2, 2, 3, 1)), [0, 1], "expected numbers"),
+        (np.zeros((2, 2), complex), [0, 1], "expected numbers"),
+    ],
+)
+def test_arrays_that_are_no_room_are_named(
+    windows: np.ndarray, labels: list[int], complaint: str
+) -> None:
+    with pytest.raises(DataError, match=complaint):
+        Room.of("cafe", windows, labels)
+
+
+def test_doubles_and_integers_become_windows() -> None:
+    for kind in (np.float64, np.int16):
+        room = Room.of("cafe", np.arange(80).reshape(10, 4, 2).astype(kind), [0, 1] * 5, width=4)
+        assert room.windows.dtype == np.float32
+        room.predict(room.build())
+
+
 def test_labels_sort_by_number_not_by_spelling() -> None:
     assert sorted_labels([10, 9, 0, 9]) == (0, 9, 10)
     assert sorted_labels(["walk", "sit"]) == ("sit", "walk")

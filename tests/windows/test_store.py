@@ -1,5 +1,6 @@
 """The store: what is written is read, and what is not ours is refused in one sentence."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -99,6 +100,38 @@ def test_missing_truncated_and_foreign_files_are_named(
         file["x"] = 1
     with pytest.raises(DataError, match="not a fedapa store"):
         Store(foreign)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda file: file.attrs.__setitem__("window", "big"), "'window' is 'big'"),
+        (lambda file: file.attrs.__setitem__("window", -5), "'window' is -5"),
+        (lambda file: file.__setitem__("stray", 1), "'stray' is no room but a dataset"),
+        (lambda file: file.create_group("..x"), "use 1 to 64"),
+        (lambda file: file["cafe/0-0"].attrs.__setitem__("label", -1), "label -1 is no count"),
+        (lambda file: file["cafe/0-0"].attrs.__setitem__("label", 1.5), "label 1.5 is no count"),
+        (lambda file: _replaced(file, np.zeros(5)), r"shape \(5,\)"),
+        (lambda file: _replaced(file, np.zeros((5, 6, 0))), r"shape \(5, 6, 0\)"),
+        (lambda file: _replaced(file, np.zeros((64, 6, 1), complex)), "type complex128"),
+        (lambda file: _replaced(file, np.array([[[b"x"]]])), "expected real numbers"),
+    ],
+)
+def test_what_is_not_as_documented_is_named(
+    make_store: MakeStore, change: Callable[[h5py.File], None], complaint: str
+) -> None:
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        change(file)
+    with pytest.raises(DataError, match=complaint), Store(path) as store:
+        _ = store.window
+        for room in store.rooms:
+            store.recordings(room)
+
+
+def _replaced(file: h5py.File, values: np.ndarray) -> None:
+    del file["cafe/0-0/amplitude"]
+    file["cafe/0-0/amplitude"] = values
 
 
 def test_a_newer_version_is_refused(make_store: MakeStore) -> None:

@@ -37,7 +37,7 @@ from fedapa.learning.fit import (
     NotNegative,
     NotNegativeInteger,
     Objective,
-    Positive,
+    Temperature,
     cross_entropy,
 )
 from fedapa.learning.losses import fedapa_loss
@@ -66,9 +66,9 @@ class FedAPA(PrototypeExchange):
     travels: ClassVar[str] = "class prototypes up; the room's mixture and its peers' sets down"
     citation: ClassVar[str] = "Guo, Mao, Ho: FedAPA"
 
-    temperature: Positive = 0.5
+    temperature: Temperature = 0.5
     """τ of the two contrastive losses."""
-    aggregation_temperature: Positive = 0.5
+    aggregation_temperature: Temperature = 0.5
     """τ of the aggregation weights; the paper has one τ for both."""
     warm_rounds: NotNegativeInteger = 50
     """T_warm: rounds until λ reaches its maximum."""

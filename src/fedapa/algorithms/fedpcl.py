@@ -31,7 +31,7 @@ from fedapa.algorithms.prototype_sets import (
     measure,
     stored_sets,
 )
-from fedapa.learning.fit import Objective, Positive
+from fedapa.learning.fit import Objective, Temperature
 from fedapa.learning.losses import prototype_contrast
 from fedapa.models.model import Model, nearest_prototype
 from fedapa.rooms.room import Room
@@ -48,7 +48,7 @@ class FedPCL(PrototypeExchange):
     travels: ClassVar[str] = "class prototypes up; their mean and the other rooms' sets down"
     citation: ClassVar[str] = "Tan et al., NeurIPS 2022"
 
-    temperature: Positive = 0.07
+    temperature: Temperature = 0.07
     """τ of both contrasts."""
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:

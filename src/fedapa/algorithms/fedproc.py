@@ -24,7 +24,7 @@ from fedapa.algorithms.prototype_sets import (
     stored_sets,
     take_in_and_average,
 )
-from fedapa.learning.fit import Objective, Positive, PositiveInteger, cross_entropy
+from fedapa.learning.fit import Objective, PositiveInteger, Temperature, cross_entropy
 from fedapa.learning.losses import prototype_contrast
 from fedapa.models.model import Model
 from fedapa.payload import Array
@@ -43,7 +43,7 @@ class FedProc(FedAvg):
     travels: ClassVar[str] = "all weights and BatchNorm statistics; prototypes up, their mean down"
     citation: ClassVar[str] = "Mu et al., FGCS 2023"
 
-    temperature: Positive = 0.5
+    temperature: Temperature = 0.5
     """τ of the contrast."""
     minimum_samples: PositiveInteger = 1
     """Train windows behind a prototype, at least; classes with fewer are not uploaded."""

@@ -15,7 +15,13 @@ from torch.nn import functional as F
 
 from fedapa.algorithms.algorithm import Payload, RoomState, Round
 from fedapa.algorithms.fedavg import FedAvg
-from fedapa.learning.fit import NotNegative, Objective, Positive, PositiveInteger, cross_entropy
+from fedapa.learning.fit import (
+    NotNegative,
+    Objective,
+    PositiveInteger,
+    Temperature,
+    cross_entropy,
+)
 from fedapa.learning.tree import NamedArrays, load_weights
 from fedapa.models.model import Model, unit
 from fedapa.rooms.room import Room, RoomCard
@@ -34,7 +40,7 @@ class Moon(FedAvg):
 
     contrast: NotNegative = 1.0
     """μ; 0 is FedAvg."""
-    temperature: Positive = 0.5
+    temperature: Temperature = 0.5
     """τ."""
     projection: PositiveInteger = 256
     """Width of z, two layers above r."""

@@ -15,6 +15,7 @@ from fedapa.algorithms.algorithm import Algorithm, Roster
 from fedapa.errors import PlanError, RosterError
 from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
+from fedapa.windows.store import check_name
 
 __all__ = [
     "Selection",
@@ -35,6 +36,7 @@ def check_roster(roster: Roster) -> None:
         raise RosterError("there are no rooms; a federation needs at least one")
     first, seen = roster[0], set()
     for card in roster:
+        check_name(card.name, "room")  # it becomes the name of a file
         if card.name in seen:
             raise RosterError(f"room '{card.name}' appears twice; rename one of them")
         seen.add(card.name)

@@ -72,8 +72,13 @@ class DataPlan(_Section):
 
     def cut(self, recommended: int | None) -> Cut:
         """How to cut windows; ``recommended`` is the store's own window length."""
+        length = self.window or recommended or 1000
+        if self.decimate > length:
+            raise PlanError(
+                f"data.decimate: {self.decimate} leaves nothing of a window of {length}"
+            )
         return Cut(
-            length=self.window or recommended or 1000,
+            length=length,
             stride=self.stride,
             decimate=self.decimate,
             links=self.links,
@@ -115,13 +120,19 @@ class Plan(_Section):
     """Which rooms those are: drawn at random, those whose prototypes differ most, or with odds for
     those that finish soon."""
     classes: tuple[Label, ...] | None = None
-    """All counts or categories; by default those found in the rooms."""
+    """All counts or categories, each once; by default those found in the rooms."""
     device: Literal["cpu", "cuda"] = "cpu"
     data: DataPlan = Field(default_factory=DataPlan)
     model: ModelPlan = Field(default_factory=ModelPlan)
     training: Training = Field(default_factory=Training)
     algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedapa"})
     """Its name and its settings."""
+
+    @model_validator(mode="after")
+    def _classes_once(self) -> "Plan":
+        if self.classes is not None and len(set(self.classes)) < len(self.classes):
+            raise ValueError("classes name one twice")
+        return self
 
     def __init__(self, **values: Any) -> None:
         # Two shorthands for scripts: Plan(algorithm="local", data="rooms.h5").
@@ -169,7 +180,7 @@ class Plan(_Section):
                 old = merged.get(key)
                 if not isinstance(old, dict) or not isinstance(new, Mapping):
                     merged[key] = dict(new) if isinstance(new, Mapping) else new
-                elif key == "algorithm" and new.get("name", old["name"]) != old["name"]:
+                elif key == "algorithm" and new.get("name", old.get("name")) != old.get("name"):
                     merged[key] = {**_taken_over(old, str(new["name"])), **new}
                 else:
                     merged[key] = {**old, **new}
@@ -177,9 +188,9 @@ class Plan(_Section):
 
     def document(self) -> dict[str, Any]:
         """Plain values with every default spelled out; what has no value is left out."""
-        values = self.model_dump(mode="json")
+        values = self.model_dump(mode="python")  # "json" would turn an infinite τ into nothing
         values["training"] = asdict(self.training)
-        return _without_none(values)  # type: ignore[no-any-return]
+        return _plain(values)  # type: ignore[no-any-return]
 
     def toml(self) -> str:
         """The resolved plan as a file that ``fedapa run`` reads."""
@@ -213,16 +224,17 @@ def _taken_over(old: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The settings that a variant keeps of the algorithm it is of; none where it is of another."""
     kind = algorithms.find(name)
     base = algorithms.base_of(kind)
-    if kind is base or old["name"] != base.name:
+    if kind is base or old.get("name") != base.name:
         return {}
     fixed = inspect.get_annotations(kind)
     return {key: value for key, value in old.items() if key != "name" and key not in fixed}
 
 
-def _without_none(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """What TOML can hold and gives back equal: no None, lists for tuples."""
     if isinstance(value, dict):
-        return {key: _without_none(below) for key, below in value.items() if below is not None}
-    return value
+        return {key: _plain(below) for key, below in value.items() if below is not None}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _sentence(error: ErrorDetails, root: type, place: str = "") -> str:

@@ -88,7 +88,9 @@ def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterat
             for room in rooms
         }
         replies = engine.exchange(round, requests)
-        record = _record(number - 1, cast(Tree, state["trained"]), replies) if number > 1 else None
+        record = None
+        if number > 1:
+            record = _record(number - 1, cast(Tree, state["trained"]), requests, replies)
         if not last:
             uploads = {
                 room: decode(upload, f"upload of room '{room}'")
@@ -125,7 +127,6 @@ def _trained(
             **reply.report,
             "participated": request.train,
             "bytes_up": len(reply.upload or b""),
-            "bytes_down": len(request.download or b""),
         }
         for name, value in explained.items():
             if isinstance(value, np.ndarray) and value.shape == (len(replies),):
@@ -138,14 +139,29 @@ def _trained(
     return {"rooms": rooms, "server": between}
 
 
-def _record(number: int, trained: Tree, replies: Mapping[str, Reply]) -> dict[str, Any]:
-    """The line of a round: what it did, and the score that the next exchange brought."""
+def _record(
+    number: int,
+    trained: Tree,
+    requests: Mapping[str, Request],
+    replies: Mapping[str, Reply],
+) -> dict[str, Any]:
+    """The line of a round: what it did, and what the next exchange brought.
+
+    A round's download is the one that answers its uploads: it travels in the next exchange.
+    """
     halves = cast(Mapping[str, Mapping[str, Any]], trained["rooms"])
     tested = {room: int(reply.confusion.sum()) for room, reply in replies.items()}
     between = cast(Mapping[str, Any], trained["server"])
     return {
         "round": number,
-        "rooms": {room: {**halves[room], **replies[room].scores} for room in sorted(replies)},
+        "rooms": {
+            room: {
+                **halves[room],
+                "bytes_down": len(requests[room].download or b""),
+                **replies[room].scores,
+            }
+            for room in sorted(replies)
+        },
         **over_rooms({room: reply.scores for room, reply in replies.items()}, tested),
         "server": {
             name: value.tolist() if isinstance(value, np.ndarray) else value

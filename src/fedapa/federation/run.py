@@ -13,8 +13,10 @@
     rooms/             each room's state after the last two exchanges
 """
 
+import contextlib
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
@@ -22,7 +24,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -41,6 +43,7 @@ from fedapa.federation.engines.in_process import InProcess, available_cores
 from fedapa.federation.plan import Plan, differences
 from fedapa.files import write_text
 from fedapa.models.build import assign_by_size
+from fedapa.models.cost import layers
 from fedapa.randomness import Key
 from fedapa.rooms.room import Normaliser, Room, class_indices, sorted_labels
 from fedapa.rooms.simulated import simulated_store
@@ -50,6 +53,10 @@ from fedapa.windows.split import Split, split_windows
 from fedapa.windows.store import Label, Store
 
 __all__ = ["Progress", "Run", "prepare_rooms", "run"]
+
+
+GIVEN_ROOMS = "rooms given in Python"
+"""What stands for a file where there is none."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +88,15 @@ class Run:
         folder = Path(folder)
         if not (folder / "summary.json").is_file():
             raise RunError(f"{folder}: holds no finished run; finish it with 'fedapa run --resume'")
-        return cls(
-            folder=folder,
-            plan=Plan(**tomllib.loads((folder / "plan.toml").read_text())),
-            data=json.loads((folder / "data.json").read_text()),
-            records=JsonLines(folder / "rounds.jsonl").read(),
-            summary=json.loads((folder / "summary.json").read_text()),
-            environment=json.loads((folder / "environment.json").read_text()),
-        )
+        with _explaining(folder):
+            return cls(
+                folder=folder,
+                plan=Plan(**tomllib.loads((folder / "plan.toml").read_text())),
+                data=json.loads((folder / "data.json").read_text()),
+                records=JsonLines(folder / "rounds.jsonl").read(),
+                summary=json.loads((folder / "summary.json").read_text()),
+                environment=json.loads((folder / "environment.json").read_text()),
+            )
 
     @property
     def synthetic(self) -> bool:
@@ -124,12 +132,20 @@ def run(
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="fedapa-"))
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; choose another --out")
+    if rooms is not None:
+        # Nobody can repeat this run from its plan file alone; trying to names the reason.
+        plan = Plan.of(plan.document(), {"data": {"file": GIVEN_ROOMS}})
     _check_output(folder, plan, resume)
     prepared = list(rooms) if rooms is not None else prepare_rooms(plan, show, workers=workers)
+    check_batches(prepared, plan.training.batch_size)
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock", timeout=0)
     try:
         with lock:
+            # Preparing takes time: somebody else may have run here meanwhile.
+            _check_output(folder, plan, resume)
+            for left_over in folder.rglob(".*.partial"):
+                left_over.unlink()
             return _run(plan, folder, prepared, workers, tensorboard, show)
     except filelock.Timeout as error:
         raise RunError(
@@ -147,7 +163,8 @@ def _run(
 ) -> Run:
     algorithm = plan.build()
     data = describe(prepared, plan)
-    name = hashlib.blake2b(dump([plan.document(), data]).encode(), digest_size=12).hexdigest()
+    name = hashlib.blake2b((plan.toml() + dump(data)).encode(), digest_size=12).hexdigest()
+    kind = "SIMULATED" if data["synthetic"] else "real"  # stands in every file of the run
     checkpoint = Checkpoint(folder / "checkpoint")
     lines, times = JsonLines(folder / "rounds.jsonl"), JsonLines(folder / "seconds.jsonl")
     with InProcess(algorithm, prepared, run=name, folder=folder, workers=workers) as engine:
@@ -156,14 +173,16 @@ def _run(
             state = dict(rounds.begin(algorithm, engine, plan))
             write_text(folder / "plan.toml", plan.toml())
             write_text(folder / "data.json", dump(data))
-        elif data != (old := json.loads((folder / "data.json").read_text())):
+        elif data != (old := _read_json(folder / "data.json")):
             raise RunError(
                 f"{folder}: the data changed since this run was started "
                 f"({'; '.join(differences(old, data)[:3])}); start a new run with another --out"
             )
+        elif state.get("run") != name:
+            raise RunError(f"{folder}: its checkpoint is of another run; choose another --out")
         done = cast(int, state["round"])
         if done <= plan.rounds:
-            _note_environment(folder / "environment.json", workers, begun=done > 0)
+            _note_environment(folder / "environment.json", workers, kind, begun=done > 0)
         lines.keep(max(0, done - 1))
         times.keep(done)
         with _Scalars(folder, lines.read(), wanted=tensorboard) as scalars:
@@ -171,11 +190,12 @@ def _run(
             began = time.perf_counter()
             for step in rounds.run(algorithm, engine, plan, state):
                 if step.record is not None:
-                    lines.append(step.record)
+                    lines.append({"data": kind, **step.record})
                     scalars.add(step.record)
                 seconds = time.perf_counter() - began
                 times.append(
                     {
+                        "data": kind,
                         "exchange": step.exchange,
                         "seconds": seconds,
                         "rooms": {room: dict(each) for room, each in step.seconds.items()},
@@ -183,7 +203,7 @@ def _run(
                 )
                 if step.exchange > plan.rounds:
                     _finish(folder, prepared, lines.read(), step.confusion)
-                checkpoint.save(step.state)
+                checkpoint.save({**step.state, "run": name})
                 began = time.perf_counter()
                 show(
                     Progress(
@@ -202,7 +222,11 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
         return
     saved = folder / "plan.toml"
     if not saved.is_file():
-        foreign = [path.name for path in folder.iterdir() if path.name != ".lock"]
+        foreign = [
+            path.name
+            for path in folder.iterdir()
+            if path.name != ".lock" and not path.name.endswith(".partial")
+        ]
         started = {"rooms", "models"}  # a run killed before it wrote its plan leaves no more
         if foreign and not set(foreign) <= started:
             raise RunError(
@@ -214,12 +238,44 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
         raise RunError(
             f"{folder}: already holds a run; go on with --resume or choose another --out"
         )
-    changed = differences(tomllib.loads(saved.read_text()), plan.document())
+    with _explaining(folder):
+        before = tomllib.loads(saved.read_text())
+    changed = differences(before, plan.document())
     if changed:
         raise RunError(
             f"{folder}: --resume with a changed plan ({'; '.join(changed)}); "
             "restore it, or choose another --out"
         )
+
+
+@contextlib.contextmanager
+def _explaining(folder: Path) -> Iterator[None]:
+    """A run's own files, damaged by somebody else, are one sentence and not a traceback."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{folder}: its files are damaged or incomplete ({error}); run again with another --out"
+        ) from error
+
+
+def _read_json(path: Path) -> Any:
+    with _explaining(path):
+        return json.loads(path.read_text())
+
+
+def check_batches(rooms: Iterable[Room], batch_size: int) -> None:
+    """Refuse batches of one window where BatchNorm would have a single value to normalise."""
+    for room in rooms:
+        if batch_size > 1 and len(room.split.train) > 1:
+            continue
+        for layer in layers(room.build(), room.windows.shape[1:]):
+            if layer.kind == "BatchNorm2d" and math.prod(layer.output[1:]) == 1:
+                raise PlanError(
+                    f"room '{room.name}': batches of one window of "
+                    f"{' × '.join(map(str, room.windows.shape[1:]))} leave {layer.name} a single "
+                    "value to normalise; use a larger batch_size or window, or a smaller net"
+                )
 
 
 def _check_device(plan: Plan) -> None:
@@ -367,7 +423,7 @@ def describe(prepared: Sequence[Room], plan: Plan) -> dict[str, Any]:
     return {
         "source": _source(plan),
         "synthetic": any(room.synthetic for room in prepared),
-        "split": plan.data.split,
+        "split": " and ".join(sorted({room.split.kind for room in prepared})),
         "classes": list(prepared[0].classes),
         "window_shape": list(prepared[0].windows.shape[1:]),
         "rooms": {
@@ -415,14 +471,15 @@ def _finish(
     summary = summarise(records, blind=blind, windows=windows)
     summary["confusion"] = {room: matrix.tolist() for room, matrix in sorted(confusion.items())}
     summary["synthetic"] = any(room.synthetic for room in prepared)
+    summary["data"] = "SIMULATED" if summary["synthetic"] else "real"
     write_text(folder / "summary.json", dump(summary))
 
 
-def _note_environment(path: Path, workers: int | None, *, begun: bool) -> None:
+def _note_environment(path: Path, workers: int | None, kind: str, *, begun: bool) -> None:
     """What the run is made with; a resumed run adds to what it was begun with."""
-    now = environment(workers)
+    now = {"data": kind, **environment(workers)}
     if begun and path.is_file():
-        first = json.loads(path.read_text())
+        first = _read_json(path)
         now = {**first, "resumed": [*first.get("resumed", []), now]}
     write_text(path, json.dumps(now, indent=1))
 

@@ -26,7 +26,9 @@ Part = Literal["all", "encoder", "classifier"]
 """What of a net is trained."""
 
 # Settings with a range: plans are checked against these when they are read.
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Temperature = Annotated[float, Field(ge=1e-6)]
+"""τ; infinite is allowed: it weighs everything alike."""
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PositiveInteger = Annotated[int, Field(ge=1)]
 NotNegativeInteger = Annotated[int, Field(ge=0)]

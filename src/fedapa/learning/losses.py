@@ -23,7 +23,8 @@ def prototype_contrast(
     """Pull embeddings to the prototype of their class, away from those of other classes.
 
     −log softmax over classes of cos(r, p^ŷ)/τ at ŷ = y, averaged over the batch: with [C, D]
-    prototypes that is L_g (eqn_8), with [N, C, D] the mean over N sets, L_c (eqn_9).
+    prototypes that is L_g (eqn_8), with [N, C, D] the mean over N sets, L_c (eqn_9). Where
+    sets lack classes, the mean is over the pairs of sample and set that have something to say.
 
     Args:
         embeddings: r [B, D].

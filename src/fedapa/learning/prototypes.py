@@ -46,7 +46,15 @@ def class_prototypes(
         prototypes [C, D] with zero rows for absent classes, and counts [C], m^c.
     """
     given = tensor(embeddings)
-    member = F.one_hot(tensor(labels).long(), classes).to(given.dtype)  # (B, C)
+    index = tensor(labels).long()
+    if given.dim() != 2 or index.shape != given.shape[:1]:
+        raise DataError(
+            f"embeddings {tuple(given.shape)} and labels {tuple(index.shape)}: "
+            "expected [batch, width] and [batch]"
+        )
+    if len(index) and not 0 <= int(index.min()) <= int(index.max()) < classes:
+        raise DataError(f"labels from {index.min()} to {index.max()}: expected 0 to {classes - 1}")
+    member = F.one_hot(index, classes).to(given.dtype)  # (B, C)
     counts = member.sum(dim=0)  # (C,)
     means = member.T @ given / counts.clamp(min=1)[:, None]  # (C, D)
     return like(embeddings, means), like(embeddings, counts.long())

@@ -12,8 +12,8 @@ matplotlib.use("Agg")
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedapa.algorithms import find
 from fedapa.federation.run import Run
+from fedapa.report.tables import titles
 
 __all__ = ["PALETTE", "accuracy_curves", "room_curves", "svg", "weight_matrix"]
 
@@ -40,10 +40,6 @@ def _look(number: int) -> dict[str, Any]:
     }
 
 
-def _title(run: Run) -> str:
-    return find(run.plan.algorithm["name"]).title
-
-
 def _mark(figure: Figure, runs: Sequence[Run]) -> None:
     """Every picture of simulated rooms says so, wherever it is copied to."""
     if any(run.synthetic for run in runs):
@@ -55,11 +51,11 @@ def accuracy_curves(runs: Sequence[Run]) -> Figure:
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(6.4, 3.4), layout="constrained")
         axes = figure.subplots()
-        for number, run in enumerate(runs):
+        for number, (title, run) in enumerate(zip(titles(runs), runs, strict=True)):
             rounds = [record["round"] for record in run.records]
             mean = 100 * np.asarray([record["mean"]["accuracy"] for record in run.records])
             spread = 100 * np.asarray([record["std"]["accuracy"] for record in run.records])
-            axes.plot(rounds, mean, label=_title(run), **_look(number))
+            axes.plot(rounds, mean, label=title, **_look(number))
             axes.fill_between(
                 rounds, mean - spread, mean + spread, color=_look(number)["color"], alpha=0.12, lw=0
             )
@@ -83,10 +79,10 @@ def room_curves(runs: Sequence[Run]) -> Figure:
         figure = Figure(figsize=(2.6 * columns + 0.6, 2.0 * lines + 0.6), layout="constrained")
         grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         for axes, room in zip(grid.flat, rooms, strict=False):
-            for number, run in enumerate(runs):
+            for number, (title, run) in enumerate(zip(titles(runs), runs, strict=True)):
                 values = [100 * record["rooms"][room]["accuracy"] for record in run.records]
                 rounds = [record["round"] for record in run.records]
-                axes.plot(rounds, values, label=_title(run), lw=1.2, **_look(number))
+                axes.plot(rounds, values, label=title, lw=1.2, **_look(number))
             net = runs[0].data["rooms"][room]["architecture"]
             axes.set_title(f"{room} ({net})", fontsize=9)
             axes.set_ylim(0, 100)

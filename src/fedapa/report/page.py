@@ -4,11 +4,10 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedapa.algorithms import find
 from fedapa.federation.run import Run
 from fedapa.files import write_text
 from fedapa.report import figures
-from fedapa.report.tables import Sheet, caption, comparison, per_room
+from fedapa.report.tables import Sheet, caption, comparison, per_room, titles
 
 __all__ = ["write_page"]
 
@@ -43,10 +42,9 @@ def write_page(path: Path, runs: Sequence[Run], *, title: str) -> None:
     parts.append('<p class="note">The band is ± one standard deviation over rooms.</p>')
     parts += ["<h2>Room by room</h2>", _table(per_room(runs))]
     parts.append(figures.svg(figures.room_curves(runs)))
-    for run in runs:
+    for name, run in zip(titles(runs), runs, strict=True):
         matrix = figures.weight_matrix(run)
         if matrix is not None:
-            name = find(run.plan.algorithm["name"]).title
             parts += [
                 f"<h2>Who learns from whom ({html.escape(name)}, last round)</h2>",
                 figures.svg(matrix),
@@ -83,11 +81,11 @@ def _cells(tag: str, cells: Sequence[str], words: int) -> str:
 
 def _provenance(runs: Sequence[Run]) -> str:
     items = []
-    for run in runs:
+    for name, run in zip(titles(runs), runs, strict=True):
         made = run.environment
         packages = ", ".join(f"{name} {version}" for name, version in made["packages"].items())
         items.append(
-            f"<li><strong>{html.escape(find(run.plan.algorithm['name']).title)}</strong>: commit "
+            f"<li><strong>{html.escape(name)}</strong>: commit "
             f"<code>{html.escape(made['commit'][:12])}</code>, {html.escape(packages)}, Python "
             f"{html.escape(made['python'])}, {html.escape(made['processor'])} "
             f"({made['workers']} workers)<details><summary>plan</summary><pre>"

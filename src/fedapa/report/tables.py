@@ -2,14 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.table import Table
 
 from fedapa.algorithms import find
+from fedapa.errors import PlanError
 from fedapa.federation.run import Run
 
-__all__ = ["Sheet", "caption", "comparison", "per_room", "rich_table"]
+__all__ = [
+    "Sheet",
+    "caption",
+    "check_comparable",
+    "comparison",
+    "per_room",
+    "rich_table",
+    "titles",
+]
 
 _HEADINGS = {
     "accuracy": "Accuracy",
@@ -31,6 +42,45 @@ class Sheet:
     """How many columns, from the left, are words; the others are numbers."""
 
 
+def check_comparable(first: Path, one: Run, second: Path, other: Run) -> None:
+    """Refuse to put runs side by side whose figures do not belong under one caption."""
+    for what, mine, theirs in (
+        ("data", one.data["source"], other.data["source"]),
+        ("rooms", sorted(one.data["rooms"]), sorted(other.data["rooms"])),
+        ("split", one.data["split"], other.data["split"]),
+        ("seed", one.plan.seed, other.plan.seed),
+        ("rounds", one.plan.rounds, other.plan.rounds),
+    ):
+        if mine != theirs:
+            raise PlanError(
+                f"{second}: its {what} ({theirs}) is not that of {first} ({mine}); report runs "
+                f"that differ in their {what} on their own"
+            )
+
+
+def titles(runs: Sequence[Run]) -> list[str]:
+    """What to call each run: its algorithm, and where that is not enough what sets it apart."""
+    plain = [find(run.plan.algorithm["name"]).title for run in runs]
+    if len(set(plain)) == len(plain):
+        return plain
+    settings = [run.plan.document() for run in runs]
+    return [
+        name
+        if plain.count(name) == 1
+        else f"{name} ({', '.join(_apart(mine, settings)) or run.folder.name})"
+        for name, mine, run in zip(plain, settings, runs, strict=True)
+    ]
+
+
+def _apart(mine: Mapping[str, Any], all_of_them: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{key} = {value}"
+        for section in ("algorithm", "training", "model")
+        for key, value in mine[section].items()
+        if key != "name" and any(other[section].get(key) != value for other in all_of_them)
+    ]
+
+
 def caption(run: Run) -> str:
     """Where the numbers come from: data, split, seed, rounds."""
     kind = "SIMULATED data" if run.synthetic else "real data"
@@ -44,18 +94,21 @@ def comparison(runs: Sequence[Run]) -> Sheet:
     """Algorithms against each other, mean ± standard deviation over rooms, blind ones below."""
     metrics = [name for name in _HEADINGS if name in runs[0].summary["over_rooms"]["mean"]]
     rows = []
-    for run in runs:
+    for title, run in zip(titles(runs), runs, strict=True):
         kind = find(run.plan.algorithm["name"])
         moved = _kilobytes(run.summary["bytes"]["per_round_and_room"])
         # Pooled training moves windows, which no message of ours carries.
         cost = "–" if kind.pools else moved
-        rows.append([kind.title, *_with_deviation(run.summary["over_rooms"], metrics), cost])
+        rows.append([title, *_with_deviation(run.summary["over_rooms"], metrics), cost])
         for name, second in run.summary.get("also", {}).items():
             figures = _with_deviation(second["over_rooms"], metrics)
-            rows.append([f"{kind.title} ({name})", *figures, "–"])
+            rows.append([f"{title} ({name})", *figures, "–"])
     blind = runs[0].summary["blind"]
-    for name, title in (("constant", "Always the commonest class"), ("prior", "Class frequencies")):
-        rows.append([title, *_with_deviation(blind[name], metrics), "–"])
+    for name, called in (
+        ("constant", "Always the commonest class"),
+        ("prior", "Class frequencies"),
+    ):
+        rows.append([called, *_with_deviation(blind[name], metrics), "–"])
     return Sheet(
         title="Mean ± standard deviation over rooms",
         headings=["Algorithm", *(_HEADINGS[name] for name in metrics), "KB per round and room"],
@@ -67,7 +120,7 @@ def comparison(runs: Sequence[Run]) -> Sheet:
 def per_room(runs: Sequence[Run]) -> Sheet:
     """Each room's accuracy (and MAE where classes are counts) under each algorithm."""
     counts = "mae" in runs[0].summary["over_rooms"]["mean"]
-    titles = [find(run.plan.algorithm["name"]).title for run in runs]
+    called = titles(runs)
     rows = []
     for room, about in sorted(runs[0].data["rooms"].items()):
         cells = [_number(run.summary["rooms"][room], "accuracy") for run in runs]
@@ -81,8 +134,8 @@ def per_room(runs: Sequence[Run]) -> Sheet:
             "Net",
             "Train",
             "Test",
-            *(f"{title} accuracy" for title in titles),
-            *(f"{title} MAE" for title in titles if counts),
+            *(f"{title} accuracy" for title in called),
+            *(f"{title} MAE" for title in called if counts),
         ],
         rows=rows,
         note=caption(runs[0]),

@@ -132,6 +132,7 @@ class Room:
             seed: decides the split and the initial weights.
         """
         plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
+        windows = _checked_windows(name, windows, plain)
         known = tuple(classes) if classes is not None else sorted_labels(plain)
         takes = list(recordings) if recordings is not None else [str(label) for label in plain]
         index = class_indices(name, plain, known)
@@ -251,6 +252,26 @@ def cut_batches(order: npt.NDArray[np.int64], size: int) -> Iterator[npt.NDArray
         edges.pop()
     for first, last in zip(edges, [*edges[1:], len(order)], strict=True):
         yield order[first:last]
+
+
+def _checked_windows(
+    name: str, windows: npt.NDArray[Any], labels: Sequence[Label]
+) -> npt.NDArray[np.float32]:
+    """Somebody's array as the windows of a room, or a sentence about what is wrong with it."""
+    values = windows if isinstance(windows, np.memmap) else np.asarray(windows)
+    if values.ndim not in (2, 3) or values.dtype.kind not in "fiu":
+        raise DataError(
+            f"room '{name}': windows of shape {values.shape} and type {values.dtype}; expected "
+            "numbers [windows, packets, subcarriers] or [windows, features]"
+        )
+    if len(values) != len(labels):
+        raise DataError(f"room '{name}': {len(values)} windows and {len(labels)} labels")
+    if len(set(labels)) < 2:
+        raise DataError(f"room '{name}' has a single class: there is nothing to tell apart")
+    for number in range(len(values)):
+        if not np.isfinite(values[number]).all():
+            raise DataError(f"room '{name}', window {number} holds NaN or infinity")
+    return values.astype(np.float32, copy=False)
 
 
 def _is_whole_file(windows: npt.NDArray[np.float32], path: str) -> bool:

@@ -133,6 +133,7 @@ def _cut_room(store: Store, room: str, cut: Cut, target: Path) -> dict[str, Any]
         out = np.lib.format.open_memmap(
             partial, mode="w+", dtype=np.float32, shape=(len(pieces), *shape)
         )
+        _reserve(partial)
         for recording, start, window in _windows(store, pieces, cut):
             if window.shape != shape:
                 raise DataError(
@@ -165,6 +166,13 @@ def _cut_room(store: Store, room: str, cut: Cut, target: Path) -> dict[str, Any]
         "spans": 1 if recordings[0].is_features else cut.length,
         "synthetic": any(recording.synthetic for recording in recordings),
     }
+
+
+def _reserve(path: Path) -> None:
+    """Claim the space of a mapped file now: a full disk is an error here, and a crash later."""
+    with path.open("rb+") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def _shorten(path: Path, rows: int) -> None:

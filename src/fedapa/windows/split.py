@@ -37,6 +37,8 @@ class Split:
     train: _Index
     validation: _Index
     test: _Index
+    kind: str = "given"
+    """How they were split: random, blocked, recording, or given by somebody."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +96,8 @@ def split_windows(
     train, checked = _hold_out(
         windows, remaining, kind, validation, block=_VALIDATION_BLOCK, key=key / "validation"
     )
-    return Split(train=train, validation=checked, test=np.sort(np.concatenate(held_out)))
+    tested = np.sort(np.concatenate(held_out))
+    return Split(train=train, validation=checked, test=tested, kind=kind)
 
 
 def _hold_out(

@@ -84,7 +84,7 @@ class Store:
         if found != _FORMAT:
             self._file.close()
             raise DataError(f"{self.path}: HDF5, but not a fedapa store (format is {found!r})")
-        if (version := int(self._file.attrs.get("version", 0))) != _VERSION:
+        if (version := self._file.attrs.get("version", 0)) != _VERSION:
             self._file.close()
             raise DataError(f"{self.path}: store version {version}, this fedapa reads {_VERSION}")
 
@@ -102,12 +102,21 @@ class Store:
     @property
     def window(self) -> int | None:
         """The window length that the store recommends, if it does."""
-        found = self._file.attrs.get("window")
-        return None if found is None else int(found)
+        found = _plain(self._file.attrs.get("window"))
+        if found is not None and (not isinstance(found, int) or found < 1):
+            raise DataError(
+                f"{self.path}: its attribute 'window' is {found!r}, no number of packets"
+            )
+        return found
 
     @property
     def rooms(self) -> tuple[str, ...]:
         """Names of the rooms, sorted."""
+        with self._explaining("rooms"):
+            for name, entry in self._file.items():
+                if not isinstance(entry, h5py.Group):
+                    raise DataError(f"{self.path}: '{name}' is no room but a dataset; not ours")
+                check_name(name, f"{self.path}: room")
         return tuple(sorted(self._file))
 
     @property
@@ -127,15 +136,22 @@ class Store:
 
     def _recording(self, room: str, name: str, group: h5py.Group) -> Recording:
         label = _plain(group.attrs["label"])
-        if not isinstance(label, int | str):
+        if not isinstance(label, int | str) or (isinstance(label, int) and label < 0):
             raise DataError(f"{self.path}: {room}/{name}: label {label!r} is no count and no text")
+        what, axes = ("features", 2) if "features" in group else ("amplitude", 3)
+        rows = group[what]
+        if rows.ndim != axes or 0 in rows.shape[1:] or rows.dtype.kind not in "fiu":
+            raise DataError(
+                f"{self.path}: {room}/{name}: {what} of shape {rows.shape} and type {rows.dtype}; "
+                "expected real numbers [packets, subcarriers, links] or [windows, features]"
+            )
         return Recording(
             room=room,
             name=name,
             label=label,
             day=str(group.attrs.get("day", "")),
             rate=float(group.attrs.get("rate", 0.0)),
-            shape=tuple(group["features" if "features" in group else "amplitude"].shape),
+            shape=tuple(rows.shape),
             synthetic=bool(group.attrs["synthetic"]),
         )
 
@@ -160,7 +176,7 @@ class Store:
         # h5py speaks of B-trees and symbol tables where a user needs the file and the room.
         try:
             yield
-        except (KeyError, OSError, RuntimeError) as error:
+        except (KeyError, OSError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             raise DataError(f"{self.path}: {place}: damaged or incomplete ({error})") from error
 
 

@@ -14,5 +14,5 @@ PRESETS = ("smoke", "quick", "paper")
 def preset(name: str) -> dict[str, Any]:
     """The values of a preset, to be overridden by a plan or by flags."""
     if name not in PRESETS:
-        raise PlanError(f"preset '{name}' is unknown; {nearest(name, PRESETS)}")
+        raise PlanError(f"preset '{name}' is unknown; {nearest(str(name), PRESETS)}")
     return tomllib.loads(resources.files(__package__).joinpath(f"{name}.toml").read_text())
