@@ -56,6 +56,21 @@ def test_the_head_rests_while_the_encoder_learns(make_rooms: MakeRooms) -> None:
     assert encoder[tracked] > old_encoder[tracked]
 
 
+def test_a_round_is_the_head_phase_then_the_encoder_phase(make_rooms: MakeRooms) -> None:
+    """As done by hand; and BatchNorm has counted the batches of the encoder's epoch alone."""
+    room = make_rooms()[0]
+    algorithm = FedRep(training=QUICKLY, head_epochs=2)
+    state = algorithm.join(room, Key(0))
+    trained, _, _ = algorithm.train(room, state, round_number(1))
+    _, by_hand, _ = algorithm.fit(
+        room, state, round_number(1), cross_entropy, part="classifier", epochs=2
+    )
+    _, by_hand, _ = algorithm.fit(room, by_hand, round_number(1), cross_entropy, part="encoder")
+    assert equal(trained["model"], by_hand["model"])
+    batches = len(list(room.batches(QUICKLY.batch_size, Key(0))))
+    assert trained["model"]["encoder.block1.norm.num_batches_tracked"] == batches
+
+
 def test_rooms_share_the_encoder_and_differ_in_their_heads(make_rooms: MakeRooms) -> None:
     rooms = make_rooms()
     game = Game(FedRep(training=QUICKLY), rooms).play(2)
