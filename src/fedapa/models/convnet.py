@@ -9,6 +9,7 @@ from collections import OrderedDict
 
 from torch import Tensor, nn
 
+from fedapa.models import fast
 from fedapa.models.model import Model
 
 __all__ = ["LargeConvNet4", "MiddleConvNet4", "TinyConvNet4"]
@@ -35,9 +36,18 @@ class ConvEncoder(nn.Sequential):
         layers["flatten"] = nn.Flatten()
         super().__init__(layers)
 
+    @property
+    def blocks(self) -> list[nn.Module]:
+        """The blocks in the order in which a window passes them."""
+        return [child for name, child in self.named_children() if name.startswith("block")]
+
     def forward(self, windows: Tensor) -> Tensor:
-        """Embeddings of a batch."""
+        """Embeddings of a batch, the fast way where there is one."""
         images = windows.unsqueeze(1) if windows.dim() == 3 else windows  # (B, 1, H, W)
+        return fast.encode(self, images) if fast.fits(self, images) else self.plain(images)
+
+    def plain(self, images: Tensor) -> Tensor:
+        """Embeddings layer by layer, as torch does it: what the fast path is measured against."""
         embedding: Tensor = super().forward(images)  # type: ignore[no-untyped-call]
         return embedding
 

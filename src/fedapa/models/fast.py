@@ -1,0 +1,338 @@
+"""The fast path of the ConvNets on a CPU: the same function and gradients, far less memory traffic.
+
+The plain path is ``ConvEncoder.plain``; tests hold the two together. What is different here:
+
+- A convolution of one channel is W·u over patches u, so BatchNorm's batch mean and variance of the
+  first layer are W·E[u] and W·Cov[u]·Wᵀ: no pass over its activations. BatchNorm folds into the
+  weights, W′v with v = (u, 1), and gradients of W, γ and β flow from W′ by autograd in float64.
+- Tiny ends there: with S the mean over positions of 1[W′v > 0]·v the embedding is W′·S, and S is
+  all that the backward pass needs.
+- Further blocks are channels last, with BatchNorm and ReLU in one pass; in the last block the
+  global mean is in that pass too, and its reductions for the backward pass are those of forward.
+"""
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from fedapa.models.convnet import ConvEncoder
+
+__all__ = ["encode", "fits"]
+
+
+def fits(encoder: "ConvEncoder", images: Tensor) -> bool:
+    """Whether the fast path may be taken: it is for float32 on a CPU, and seen by nobody.
+
+    Hooks, exporters and tracers want to see every layer; gradients of the windows or of a net in
+    eval mode are rare. All of them get the plain path.
+    """
+    if (
+        type(images) is not Tensor
+        or images.device.type != "cpu"
+        or images.dtype != torch.float32
+        or images.dim() != 4
+        or images.shape[1] != 1
+        or not images.numel()
+        or images.requires_grad
+        or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        or torch.compiler.is_compiling()
+        or torch.is_autocast_enabled("cpu")
+    ):
+        return False
+    parameters = list(encoder.parameters())
+    if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in parameters):
+        return False
+    inner = [module for module in encoder.modules() if module is not encoder]
+    if any(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+        for module in inner
+    ):
+        return False
+    norms = [module for module in inner if isinstance(module, nn.BatchNorm2d)]
+    if any(not _usual(norm) or norm.training != encoder.training for norm in norms):
+        return False
+    if encoder.training:
+        return len(images) > 1
+    return not (torch.is_grad_enabled() and any(p.requires_grad for p in parameters))
+
+
+def encode(encoder: "ConvEncoder", images: Tensor) -> Tensor:
+    """Embeddings [B, width] of images [B, 1, H, W]."""
+    windows = images[:, 0].contiguous()  # (B, H, W)
+    blocks = [cast(nn.Sequential, block) for block in encoder.blocks]
+    folded = _fold_first(blocks[0], windows)  # W′ (C, 10)
+    if len(blocks) == 1:
+        return _rectified_mean(folded, windows)
+    made = cast(Tensor, _FirstLayer.apply(folded, windows))  # type: ignore[no-untyped-call]
+    for number, block in enumerate(blocks[1:], start=2):
+        made = _block(made, block, last=number == len(blocks))
+    head = cast(nn.Conv2d, encoder.head)
+    return F.linear(made, head.weight.flatten(1), head.bias)
+
+
+def _usual(norm: nn.BatchNorm2d) -> bool:
+    return norm.affine and norm.track_running_stats and norm.momentum is not None
+
+
+# ---- the first layer ----------------------------------------------------------------------------
+
+
+def _fold_first(block: nn.Sequential, windows: Tensor) -> Tensor:
+    """W′ [C, 10] in float64: convolution and BatchNorm of the first block as one product."""
+    norm = cast(nn.BatchNorm2d, block.norm)
+    weight = cast(nn.Conv2d, block.conv).weight.flatten(1).double()  # (C, 9)
+    if norm.training:
+        number, centre, spread = _patch_statistics(windows)
+        mean = weight @ centre  # (C,)
+        variance = ((weight @ spread) * weight).sum(dim=1)  # (C,)
+        _remember(norm, mean.detach(), variance.detach(), number)
+    else:
+        mean, variance = _kept(norm)
+    scale = norm.weight.double() / torch.sqrt(variance + norm.eps)
+    bias = norm.bias.double() - scale * mean
+    return torch.cat([scale[:, None] * weight, bias[:, None]], dim=1)
+
+
+def _patch_statistics(windows: Tensor) -> tuple[int, Tensor, Tensor]:
+    """How many patches a batch has, their mean [9] and their covariance [9, 9]."""
+    from fedapa.models import kernels
+
+    batch, height, width = windows.shape
+    number = batch * ((height + 1) // 2) * ((width + 1) // 2)
+    first, second = np.zeros(9), np.zeros((9, 9))
+    kernels.patch_moments(windows.numpy(), first, second)
+    mean = first / number
+    covariance = second / number - np.outer(mean, mean)
+    return number, torch.from_numpy(mean), torch.from_numpy(covariance)
+
+
+def _rectified_mean(folded: Tensor, windows: Tensor) -> Tensor:
+    """Mean over positions of relu(W′v), [B, C]."""
+    from fedapa.models import kernels
+
+    batch, height, width = windows.shape
+    positions = ((height + 1) // 2) * ((width + 1) // 2)
+    channels = len(folded)
+    weights = _by_lanes(folded)  # (blocks, 10, LANES)
+    if not folded.requires_grad:
+        sums = np.zeros((batch, len(weights), kernels.LANES))
+        kernels.rectified_sums(windows.numpy(), weights, sums)
+        rectified = torch.from_numpy(sums).reshape(batch, -1)[:, :channels]  # (B, C)
+        return (rectified / positions).float()
+    sums = np.zeros((batch, *weights.shape))
+    kernels.active_sums(windows.numpy(), weights, sums)
+    active = torch.from_numpy(sums).transpose(2, 3).reshape(batch, -1, kernels.TAPS)  # (B, C, 10)
+    active = active[:, :channels] / positions  # S
+    return torch.einsum("ck,bck->bc", folded, active).float()
+
+
+def _by_lanes(folded: Tensor) -> npt.NDArray[np.float32]:
+    """W′ [C, 10] as [blocks, 10, LANES] float32, zero where a last block is not full."""
+    from fedapa.models import kernels
+
+    blocks = -(-len(folded) // kernels.LANES)
+    padded = np.zeros((blocks * kernels.LANES, kernels.TAPS), np.float32)
+    padded[: len(folded)] = folded.detach().numpy()
+    return np.ascontiguousarray(
+        padded.reshape(blocks, kernels.LANES, kernels.TAPS).transpose(0, 2, 1)
+    )
+
+
+class _FirstLayer(torch.autograd.Function):
+    """relu(W′v) at every position, [B, C, rows, columns] with channels last in memory."""
+
+    @staticmethod
+    def forward(ctx: Any, folded: Tensor, windows: Tensor) -> Tensor:
+        from fedapa.models import kernels
+
+        batch, height, width = windows.shape
+        weights = _by_lanes(folded)
+        shape = (batch, (height + 1) // 2, (width + 1) // 2, weights.shape[0] * kernels.LANES)
+        made = torch.empty(shape)
+        kernels.first_layer(windows.numpy(), weights, made.numpy())
+        ctx.save_for_backward(windows)
+        ctx.weights = weights
+        return made.permute(0, 3, 1, 2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        from fedapa.models import kernels
+
+        (windows,) = ctx.saved_tensors
+        pull = gradients[0].permute(0, 2, 3, 1).contiguous()  # (B, rows, columns, C)
+        sums = np.zeros(ctx.weights.shape)
+        kernels.first_layer_gradient(windows.numpy(), ctx.weights, pull.numpy(), sums)
+        return torch.from_numpy(sums).transpose(1, 2).reshape(-1, kernels.TAPS), None
+
+
+# ---- the other blocks ---------------------------------------------------------------------------
+
+
+def _block(given: Tensor, block: nn.Sequential, *, last: bool) -> Tensor:
+    """Convolution, BatchNorm, ReLU; after the last block the mean over positions, [B, C]."""
+    conv, norm = cast(nn.Conv2d, block.conv), cast(nn.BatchNorm2d, block.norm)
+    weight = conv.weight.contiguous(memory_format=torch.channels_last)
+    raw = F.conv2d(given, weight, stride=conv.stride, padding=conv.padding)
+    mean, variance = _batch_statistics(raw, norm) if norm.training else _kept(norm)
+    inverse = torch.rsqrt(variance + norm.eps)
+    function = _NormReluMean if last else _NormRelu
+    gain, bias = cast(Tensor, norm.weight), cast(Tensor, norm.bias)
+    if not torch.is_grad_enabled():  # a Function cannot see that
+        gain, bias = gain.detach(), bias.detach()
+    result = function.apply(raw, gain, bias, mean, inverse)  # type: ignore[no-untyped-call]
+    return cast(Tensor, result)
+
+
+def _batch_statistics(raw: Tensor, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each channel [C] in float64; the running ones move."""
+    from fedapa.models import kernels
+
+    values = _rows(raw.detach())
+    channels = raw.shape[1]
+    number = raw.numel() // channels
+    pivot = raw.detach()[0, :, 0, 0].clone()  # any value near: squares must not cancel
+    first, second = np.zeros(_tile(channels)), np.zeros(_tile(channels))
+    kernels.channel_moments(values, _tiled(pivot), first, second)
+    off = _untiled(first, channels) / number
+    variance = (_untiled(second, channels) / number - off.square()).clamp(min=0)
+    mean = pivot.double() + off
+    _remember(norm, mean, variance, number)
+    return mean, variance
+
+
+class _NormRelu(torch.autograd.Function):
+    """relu(γ·(z − mean)/deviation + β) where mean and deviation are those of the batch."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, raw: Tensor, gain: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor
+    ) -> Tensor:
+        from fedapa.models import kernels
+
+        scale = gain.double() * inverse
+        shift = bias.double() - scale * mean
+        values = _rows(raw)
+        # Without a backward pass nobody needs the raw values again.
+        made = torch.empty(values.shape) if any(ctx.needs_input_grad) else torch.from_numpy(values)
+        kernels.normalise(values, _tiled(scale), _tiled(shift), made.numpy())
+        ctx.save_for_backward(raw, scale, shift, mean, inverse)
+        batch, channels, height, width = raw.shape
+        return made.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        from fedapa.models import kernels
+
+        raw, scale, shift, mean, inverse = ctx.saved_tensors
+        values, pull = _rows(raw), _rows(gradients[0])
+        channels = raw.shape[1]
+        first, second = np.zeros(_tile(channels)), np.zeros(_tile(channels))
+        tiles = (_tiled(scale), _tiled(shift), _tiled(mean))
+        kernels.norm_sums(values, pull, *tiles, first, second)
+        bias_gradient = _untiled(first, channels)
+        gain_gradient = _untiled(second, channels) * inverse
+        offset, slope = _corrections(raw, scale, inverse, bias_gradient, gain_gradient)
+        # The incoming gradient is this function's alone: it is the convolution's behind it.
+        kernels.norm_gradient(values, pull, *tiles, _tiled(offset), _tiled(slope))
+        batch, _, height, width = raw.shape
+        made = torch.from_numpy(pull).reshape(batch, height, width, channels).permute(0, 3, 1, 2)
+        return made, gain_gradient.float(), bias_gradient.float(), None, None
+
+
+class _NormReluMean(torch.autograd.Function):
+    """The mean over positions of what ``_NormRelu`` gives, [B, C]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, raw: Tensor, gain: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor
+    ) -> Tensor:
+        from fedapa.models import kernels
+
+        scale = gain.double() * inverse
+        shift = bias.double() - scale * mean
+        batch, channels, height, width = raw.shape
+        shape = (batch, _tile(channels))
+        total, positive, distance = np.empty(shape), np.empty(shape), np.empty(shape)
+        tiles = (_tiled(scale), _tiled(shift), _tiled(mean))
+        kernels.pooled_sums(_rows(raw), *tiles, total, positive, distance)
+        positions = height * width
+        ctx.save_for_backward(
+            raw,
+            *(scale, shift, mean, inverse),
+            _untiled(positive, channels) / positions,
+            _untiled(distance, channels) / positions,
+        )
+        return (_untiled(total, channels) / positions).float()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        from fedapa.models import kernels
+
+        raw, scale, shift, mean, inverse, positive, distance = ctx.saved_tensors
+        pull = gradients[0].double()  # (B, C)
+        bias_gradient = (pull * positive).sum(dim=0)
+        gain_gradient = (pull * distance).sum(dim=0) * inverse
+        offset, slope = _corrections(raw, scale, inverse, bias_gradient, gain_gradient)
+        batch, channels, height, width = raw.shape
+        each = _tiled(pull * scale / (height * width))  # (B, TILE)
+        made = torch.empty((batch, height * width * channels))
+        tiles = (_tiled(scale), _tiled(shift), _tiled(mean), _tiled(offset), _tiled(slope))
+        kernels.pooled_gradient(_rows(raw), each, *tiles, made.numpy())
+        made = made.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
+        return made, gain_gradient.float(), bias_gradient.float(), None, None
+
+
+def _corrections(
+    raw: Tensor, scale: Tensor, inverse: Tensor, bias_gradient: Tensor, gain_gradient: Tensor
+) -> tuple[Tensor, Tensor]:
+    """How the batch's mean and variance pull: dz gains offset + slope·(z − mean)."""
+    number = raw.numel() // raw.shape[1]
+    return -scale * bias_gradient / number, -scale * inverse * gain_gradient / number
+
+
+# ---- statistics and layouts ---------------------------------------------------------------------
+
+
+def _remember(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor, number: int) -> None:
+    """Move the running statistics as BatchNorm2d does: the variance is unbiased there."""
+    momentum = cast(float, norm.momentum)
+    unbiased = variance * (number / max(number - 1, 1))
+    with torch.no_grad():
+        for kept, new in ((norm.running_mean, mean), (norm.running_var, unbiased)):
+            kept = cast(Tensor, kept)
+            kept.mul_(1 - momentum).add_(momentum * new.float())
+        cast(Tensor, norm.num_batches_tracked).add_(1)
+
+
+def _kept(norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    return cast(Tensor, norm.running_mean).double(), cast(Tensor, norm.running_var).double()
+
+
+def _rows(images: Tensor) -> npt.NDArray[np.float32]:
+    """[B, C, H, W] with channels last in memory as [B, H · W · C]."""
+    last = images.detach().permute(0, 2, 3, 1).contiguous()  # (B, H, W, C)
+    return cast(npt.NDArray[np.float32], last.reshape(len(images), -1).numpy())
+
+
+def _tile(channels: int) -> int:
+    """The largest multiple of ``channels`` that a step of the kernels covers."""
+    from fedapa.models import kernels
+
+    return max(kernels.TILE // channels, 1) * channels
+
+
+def _tiled(values: Tensor) -> npt.NDArray[np.float32]:
+    """[…, C] repeated along the last axis to the length of a tile, float32."""
+    repeats = _tile(values.shape[-1]) // values.shape[-1]
+    return np.tile(values.detach().float().numpy(), repeats)
+
+
+def _untiled(sums: npt.NDArray[np.float64], channels: int) -> Tensor:
+    """[…, tile] added up to […, C]."""
+    whole = torch.from_numpy(sums)
+    return whole.reshape(*sums.shape[:-1], -1, channels).sum(dim=-2)

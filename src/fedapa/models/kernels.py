@@ -1,0 +1,442 @@
+"""Compiled inner loops of the nets, for one core.
+
+``ConvEncoder`` decides when they run, ``fast.py`` gives them their gradients. The first layer sees
+one channel, so a convolution is a product of weights with 9-vectors of neighbouring pixels, here
+with a 1 behind them for the bias: 10 *taps*. Its loops are written as vector instructions, because
+what makes them fast is that weights and sums stay in registers while positions stream by; the rest
+is plain loops that a compiler handles well.
+
+Everything is in one file: numba's cache looks at the file of a function only to see what changed.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import binding, ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+__all__ = [
+    "LANES",
+    "TAPS",
+    "TILE",
+    "active_sums",
+    "channel_moments",
+    "first_layer",
+    "first_layer_gradient",
+    "norm_gradient",
+    "norm_sums",
+    "normalise",
+    "patch_moments",
+    "pooled_gradient",
+    "pooled_sums",
+    "rectified_sums",
+]
+
+TAPS = 10
+"""3 × 3 neighbours and the constant 1."""
+
+
+TILE = 512
+"""Values per step of the loops over activations: some positions of all channels side by side."""
+
+
+def _lanes() -> int:
+    """Floats in one vector register: weights and sums need 21 registers at once."""
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 16
+    return 8 if features.get("avx2") else 4
+
+
+LANES = _lanes()
+"""Channels that one pass of the first layer's loops works on."""
+
+_FLOAT, _DOUBLE, _INT = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
+_VECTOR = ir.VectorType(_FLOAT, LANES)
+_WIDE = ir.VectorType(_DOUBLE, LANES)
+
+
+def _load(builder: Any, address: Any, kind: Any) -> Any:
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=4)
+
+
+def _store(builder: Any, value: Any, address: Any) -> None:
+    builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=4)
+
+
+def _plus(builder: Any, address: Any, size: int) -> Any:
+    return builder.add(address, ir.Constant(_INT, size))
+
+
+def _fma(builder: Any, one: Any, other: Any, added: Any) -> Any:
+    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    name = f"llvm.fma.v{LANES}f32"
+    function = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+    return builder.call(function, [one, other, added])
+
+
+def _splat(builder: Any, scalar: Any) -> Any:
+    lone = builder.insert_element(
+        ir.Constant(_VECTOR, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0)
+    )
+    everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
+    return builder.shuffle_vector(lone, lone, everywhere)
+
+
+def _row_loop(kind: str) -> Any:
+    """A loop over the positions of one row of the first layer's output.
+
+    Its arguments are addresses and sizes in bytes: the padded image at the row's first neighbour,
+    one image row, how many positions, weights [10, LANES], sums [·, LANES] in float64, and an
+    array with LANES floats for each position, ``step`` apart.
+
+    Args:
+        kind: ``active`` adds the taps where the channel is positive; ``rectified`` adds what the
+            channel gives if positive; ``write`` puts that into the array; ``pull`` adds the taps
+            times the array's values where the channel is positive, i.e. the weights' gradient.
+    """
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        image, pitch, count, weights, sums, array, step = arguments
+        size = 4 * LANES
+        zero = ir.Constant(_VECTOR, [0.0] * LANES)
+        one = ir.Constant(_VECTOR, [1.0] * LANES)
+        weight = [_load(builder, _plus(builder, weights, size * k), _VECTOR) for k in range(TAPS)]
+        number = {"active": TAPS, "pull": TAPS, "rectified": 1, "write": 0}[kind]
+        entry = builder.block
+        loop, done = builder.append_basic_block("position"), builder.append_basic_block("done")
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        index = builder.phi(_INT)
+        index.add_incoming(ir.Constant(_INT, 0), entry)
+        totals = [builder.phi(_VECTOR) for _ in range(number)]
+        for total in totals:
+            total.add_incoming(zero, entry)
+        corner = builder.add(image, builder.shl(index, ir.Constant(_INT, 3)))  # stride 2, 4 bytes
+        taps = []
+        for row in range(3):
+            start = builder.add(corner, builder.mul(pitch, ir.Constant(_INT, row)))
+            for column in range(3):
+                value = _load(builder, _plus(builder, start, 4 * column), _FLOAT)
+                taps.append(_splat(builder, value))
+        taps.append(one)
+        channel = weight[9]
+        for k in range(9):
+            channel = _fma(builder, weight[k], taps[k], channel)
+        place = builder.add(array, builder.mul(index, step))
+        # Comparisons are such that NaN counts as positive: it must reach the loss and be noticed.
+        new = []
+        if kind == "active":
+            on = builder.fcmp_unordered(">", channel, zero)
+            for total, tap in zip(totals, taps, strict=True):
+                new.append(builder.select(on, builder.fadd(total, tap), total))
+        elif kind == "pull":
+            on = builder.fcmp_unordered(">", channel, zero)
+            pull = builder.select(on, _load(builder, place, _VECTOR), zero)
+            for total, tap in zip(totals, taps, strict=True):
+                new.append(_fma(builder, pull, tap, total))
+        else:
+            off = builder.fcmp_ordered("<", channel, zero)
+            rectified = builder.select(off, zero, channel)
+            if kind == "rectified":
+                new.append(builder.fadd(totals[0], rectified))
+            else:
+                _store(builder, rectified, place)
+        following = _plus(builder, index, 1)
+        index.add_incoming(following, loop)
+        for total, value in zip(totals, new, strict=True):
+            total.add_incoming(value, loop)
+        builder.cbranch(builder.icmp_signed("<", following, count), loop, done)
+
+        # A row is short enough for float32; rows are added in float64.
+        builder.position_at_end(done)
+        for k, value in enumerate(new):
+            address = _plus(builder, sums, 8 * LANES * k)
+            before = _load(builder, address, _WIDE)
+            _store(builder, builder.fadd(before, builder.fpext(value, _WIDE)), address)
+        return context.get_dummy_value()
+
+    def typed(typing: Any, *arguments: Any) -> Any:
+        return types.void(*(types.int64 for _ in arguments)), emit
+
+    def row(typing, image, pitch, count, weights, sums, array, step):
+        return typed(typing, image, pitch, count, weights, sums, array, step)
+
+    row.__name__ = row.__qualname__ = f"row_{kind}"
+    return intrinsic(row)
+
+
+_row_active = _row_loop("active")
+_row_rectified = _row_loop("rectified")
+_row_write = _row_loop("write")
+_row_pull = _row_loop("pull")
+
+
+@numba.njit(cache=True)
+def _pad(window, padded):
+    """A window into the middle of a frame of zeros."""
+    height, width = window.shape
+    for i in range(height):
+        for j in range(width):
+            padded[i + 1, j + 1] = window[i, j]
+
+
+@numba.njit(cache=True)
+def active_sums(windows, weights, sums):
+    """Σ over positions of the taps where a channel is positive.
+
+    Args:
+        windows: [B, H, W] float32.
+        weights: [blocks, 10, LANES] float32, LANES channels a block.
+        sums: [B, blocks, 10, LANES] float64, zero; the result.
+    """
+    batch, height, width = windows.shape
+    padded = np.zeros((height + 2, width + 2), np.float32)
+    rows, count, pitch = (height + 1) // 2, (width + 1) // 2, 4 * (width + 2)
+    for b in range(batch):
+        _pad(windows[b], padded)
+        for block in range(len(weights)):
+            for i in range(rows):
+                _row_active(
+                    padded.ctypes.data + 2 * i * pitch,
+                    pitch,
+                    count,
+                    weights[block].ctypes.data,
+                    sums[b, block].ctypes.data,
+                    0,
+                    0,
+                )
+
+
+@numba.njit(cache=True)
+def rectified_sums(windows, weights, sums):
+    """Σ over positions of each channel where it is positive; sums is [B, blocks, LANES]."""
+    batch, height, width = windows.shape
+    padded = np.zeros((height + 2, width + 2), np.float32)
+    rows, count, pitch = (height + 1) // 2, (width + 1) // 2, 4 * (width + 2)
+    for b in range(batch):
+        _pad(windows[b], padded)
+        for block in range(len(weights)):
+            for i in range(rows):
+                _row_rectified(
+                    padded.ctypes.data + 2 * i * pitch,
+                    pitch,
+                    count,
+                    weights[block].ctypes.data,
+                    sums[b, block].ctypes.data,
+                    0,
+                    0,
+                )
+
+
+@numba.njit(cache=True)
+def first_layer(windows, weights, made):
+    """Convolve, normalise and rectify in one pass.
+
+    Args:
+        windows: [B, H, W] float32.
+        weights: [blocks, 10, LANES] float32, BatchNorm folded in.
+        made: [B, rows, columns, blocks · LANES] float32; the result.
+    """
+    batch, height, width = windows.shape
+    padded = np.zeros((height + 2, width + 2), np.float32)
+    rows, count, pitch = (height + 1) // 2, (width + 1) // 2, 4 * (width + 2)
+    for b in range(batch):
+        _pad(windows[b], padded)
+        for i in range(rows):
+            for block in range(len(weights)):
+                _row_write(
+                    padded.ctypes.data + 2 * i * pitch,
+                    pitch,
+                    count,
+                    weights[block].ctypes.data,
+                    0,
+                    made[b, i].ctypes.data + 4 * LANES * block,
+                    4 * LANES * len(weights),
+                )
+
+
+@numba.njit(cache=True)
+def first_layer_gradient(windows, weights, pull, sums):
+    """The gradient of ``first_layer``'s weights; nothing was kept, channels are made again.
+
+    Args:
+        windows: [B, H, W] float32.
+        weights: [blocks, 10, LANES] float32.
+        pull: [B, rows, columns, blocks · LANES] float32, the gradient of what it made.
+        sums: [blocks, 10, LANES] float64, zero; the result.
+    """
+    batch, height, width = windows.shape
+    padded = np.zeros((height + 2, width + 2), np.float32)
+    rows, count, pitch = (height + 1) // 2, (width + 1) // 2, 4 * (width + 2)
+    for b in range(batch):
+        _pad(windows[b], padded)
+        for i in range(rows):
+            for block in range(len(weights)):
+                _row_pull(
+                    padded.ctypes.data + 2 * i * pitch,
+                    pitch,
+                    count,
+                    weights[block].ctypes.data,
+                    sums[block].ctypes.data,
+                    pull[b, i].ctypes.data + 4 * LANES * block,
+                    4 * LANES * len(weights),
+                )
+
+
+@numba.njit(cache=True, fastmath={"reassoc", "contract"})
+def patch_moments(windows, first, second):
+    """Σ u and Σ u·uᵀ of all patches of all windows, in float64.
+
+    Args:
+        windows: [B, H, W] float32.
+        first: [9], zero; the result.
+        second: [9, 9], zero; the result.
+    """
+    batch, height, width = windows.shape
+    count = (width + 1) // 2
+    # Columns of equal parity side by side: each tap of a row is then a slice, and neighbouring
+    # rows of the output share one line of it.
+    lines = np.zeros((2 * height + 4) * (count + 1))
+    for b in range(batch):
+        for i in range(height):
+            odd = (2 * i + 2) * (count + 1)
+            even = odd + count + 1
+            for j in range(width // 2):
+                lines[even + j] = windows[b, i, 2 * j]
+                lines[odd + j + 1] = windows[b, i, 2 * j + 1]
+            if width % 2:
+                lines[even + count - 1] = windows[b, i, width - 1]
+        for i in range((height + 1) // 2):
+            for k in range(9):
+                start = (4 * i + 2 * (k // 3) + k % 3 % 2) * (count + 1) + k % 3 // 2
+                one = lines[start : start + count]
+                total = 0.0
+                for j in range(count):
+                    total += one[j]
+                first[k] += total
+                for m in range(k + 1):
+                    start = (4 * i + 2 * (m // 3) + m % 3 % 2) * (count + 1) + m % 3 // 2
+                    other = lines[start : start + count]
+                    product = 0.0
+                    for j in range(count):
+                        product += one[j] * other[j]
+                    second[k, m] += product
+    for k in range(9):
+        for m in range(k):
+            second[m, k] = second[k, m]
+
+
+# Below, activations are [B, positions · C], channels last, and what belongs to a channel is [TILE],
+# repeated so that one step of the inner loop covers several positions.
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def channel_moments(values, pivot, first, second):
+    """Σ (z − pivot) and Σ (z − pivot)², [TILE] float64; float32 within a window."""
+    size = values.shape[1]
+    one, two = np.empty(len(pivot), np.float32), np.empty(len(pivot), np.float32)
+    for b in range(len(values)):
+        one[:] = 0
+        two[:] = 0
+        for start in range(0, size, len(pivot)):
+            part = values[b, start : start + len(pivot)]
+            for c in range(len(part)):
+                off = part[c] - pivot[c]
+                one[c] += off
+                two[c] += off * off
+        for c in range(len(pivot)):
+            first[c] += one[c]
+            second[c] += two[c]
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def normalise(values, scale, shift, made):
+    """relu(scale·z + shift); ``made`` may be ``values``."""
+    size = values.shape[1]
+    zero = np.float32(0)
+    for b in range(len(values)):
+        for start in range(0, size, len(scale)):
+            part, out = values[b, start : start + len(scale)], made[b, start : start + len(scale)]
+            for c in range(len(part)):
+                value = part[c] * scale[c] + shift[c]
+                out[c] = zero if value < zero else value
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def norm_sums(values, pull, scale, shift, mean, first, second):
+    """Σ g and Σ g·(z − mean) where the channel is positive, [TILE] float64; g is ``pull``."""
+    size = values.shape[1]
+    zero = np.float32(0)
+    one, two = np.empty(len(scale), np.float32), np.empty(len(scale), np.float32)
+    for b in range(len(values)):
+        one[:] = 0
+        two[:] = 0
+        for start in range(0, size, len(scale)):
+            part, back = values[b, start : start + len(scale)], pull[b, start : start + len(scale)]
+            for c in range(len(part)):
+                value = part[c] * scale[c] + shift[c]
+                gradient = zero if value <= zero else back[c]
+                one[c] += gradient
+                two[c] += gradient * (part[c] - mean[c])
+        for c in range(len(scale)):
+            first[c] += one[c]
+            second[c] += two[c]
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def norm_gradient(values, pull, scale, shift, mean, offset, slope):
+    """scale·g·1[positive] + offset + slope·(z − mean), written over ``pull``."""
+    size = values.shape[1]
+    zero = np.float32(0)
+    for b in range(len(values)):
+        for start in range(0, size, len(scale)):
+            part, back = values[b, start : start + len(scale)], pull[b, start : start + len(scale)]
+            for c in range(len(part)):
+                value = part[c] * scale[c] + shift[c]
+                gradient = zero if value <= zero else back[c] * scale[c]
+                back[c] = gradient + offset[c] + slope[c] * (part[c] - mean[c])
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def pooled_sums(values, scale, shift, mean, total, positive, distance):
+    """Per window Σ relu(scale·z + shift), how often positive, and Σ (z − mean) there.
+
+    The results are [B, TILE] float64: all that the backward pass needs to know of a window.
+    """
+    size = values.shape[1]
+    zero, unit = np.float32(0), np.float32(1)
+    one, two = np.empty(len(scale), np.float32), np.empty(len(scale), np.float32)
+    three = np.empty(len(scale), np.float32)
+    for b in range(len(values)):
+        one[:] = 0
+        two[:] = 0
+        three[:] = 0
+        for start in range(0, size, len(scale)):
+            part = values[b, start : start + len(scale)]
+            for c in range(len(part)):
+                value = part[c] * scale[c] + shift[c]
+                one[c] += zero if value <= zero else value
+                two[c] += zero if value <= zero else unit
+                three[c] += zero if value <= zero else part[c] - mean[c]
+        for c in range(len(scale)):
+            total[b, c] = one[c]
+            positive[b, c] = two[c]
+            distance[b, c] = three[c]
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def pooled_gradient(values, pull, scale, shift, mean, offset, slope, made):
+    """As ``norm_gradient`` where g is one row a window, already times scale: [B, TILE]."""
+    size = values.shape[1]
+    zero = np.float32(0)
+    for b in range(len(values)):
+        for start in range(0, size, len(scale)):
+            part, out = values[b, start : start + len(scale)], made[b, start : start + len(scale)]
+            for c in range(len(part)):
+                value = part[c] * scale[c] + shift[c]
+                gradient = zero if value <= zero else pull[b, c]
+                out[c] = gradient + offset[c] + slope[c] * (part[c] - mean[c])
