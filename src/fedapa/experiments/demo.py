@@ -1,7 +1,7 @@
 """``fedapa demo``: six simulated rooms with different nets, Local against FedAPA, a page of it.
 
-Expected: both learn to count clearly better than a blind guess; which of the two leads, and by how
-much after so few rounds, is what the page shows.
+Expected: both do better than a blind guess, far from perfect: whole recordings are held out, and
+there are few. Which of the two leads, and by how much, is what the page shows.
 """
 
 from collections.abc import Callable
