@@ -1,7 +1,8 @@
 """Run some or all benchmarks: ``python -m benchmarks aggregation --json``.
 
 A benchmark is a module here with ``measure() -> dict``; a claim of speed is a ratio of two things
-measured in one run.
+measured in one run. A run of all of them is appended to history.jsonl and compared with the last
+entry of the same machine, and docs/performance.md is made from it.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import pkgutil
 import sys
 
 import benchmarks
+from benchmarks import _history, _page
 
 
 def names() -> list[str]:
@@ -20,7 +22,7 @@ def names() -> list[str]:
 
 
 def main() -> int:
-    """Measure and print."""
+    """Measure, print, and remember a run of everything."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", nargs="*", help=f"default: all ({', '.join(names())})")
     parser.add_argument("--json", action="store_true", help="one object for scripts")
@@ -30,15 +32,29 @@ def main() -> int:
         sys.stderr.write(f"no benchmark '{unknown[0]}'; known: {', '.join(names())}\n")
         return 2
     chosen = arguments.name or names()
+    figures = {}
     for name in chosen:
-        figures = importlib.import_module(f"benchmarks.{name}").measure()
-        if arguments.json:
-            print(json.dumps(figures if len(chosen) == 1 else {name: figures}, sort_keys=True))
-        else:
-            print(name)
-            for key, value in figures.items():
-                print(f"  {key}: {value}")
+        sys.stderr.write(f"{name} …\n")
+        figures[name] = importlib.import_module(f"benchmarks.{name}").measure()
+    before = _history.last()
+    if arguments.json:
+        print(json.dumps(figures[chosen[0]] if len(chosen) == 1 else figures, sort_keys=True))
+    else:
+        _print_table(figures, before)
+    if not arguments.name:
+        _history.append(figures)
+        _page.write()
     return 0
+
+
+def _print_table(figures: dict[str, object], before: dict[str, object] | None) -> None:
+    changed = _history.changes(figures, before["figures"] if before else None)
+    rows = list(_history.flat(figures))
+    width = max(len(name) for name, _ in rows)
+    print(f"{'':{width}}  {'now':>12}  {'to last time':>12}")
+    for name, value in rows:
+        then = f"× {changed[name]:.2f}" if name in changed else "–"
+        print(f"{name:{width}}  {value:12.6g}  {then:>12}")
 
 
 if __name__ == "__main__":

@@ -244,3 +244,13 @@ def test_bad_arguments_are_named() -> None:
         aggregate_prototypes(prototypes, present, 0)
     with pytest.raises(DataError, match=r"expected \[rooms, classes, width\]"):
         aggregate_prototypes(prototypes, present.T, 0.5)
+
+
+def test_many_rooms_need_no_array_of_rooms_by_rooms() -> None:
+    """torch's blockwise attention is chosen; its plain one would hold N × N weights a class."""
+    prototypes, present = torch.ones(600, 2, 8), torch.ones(600, 2, dtype=torch.bool)
+    present[::7, 0] = False
+    with torch.profiler.profile() as profile:
+        aggregate_prototypes(prototypes, present, 0.5)
+    called = {event.key for event in profile.key_averages()}
+    assert "aten::_scaled_dot_product_flash_attention_for_cpu" in called

@@ -106,33 +106,31 @@ def aggregate_prototypes(
         Q [N, C, D], zero where a room does not hold the class.
     """
     given, held = _checked(prototypes, present, temperature)
-    values = given.masked_fill(~held[:, :, None], 0.0).transpose(0, 1)  # (C, N, D)
     if include_self and len(given) > EXPLICIT_ROOMS:
-        mixed = _attend(values, held, temperature)
-    else:
-        weights = aggregation_weights(given, held, temperature, include_self=include_self)
-        mixed = weights @ values  # (C, N, D), eqn_7
-    mixed = mixed.transpose(0, 1).masked_fill(~held[:, :, None], 0.0)
-    return like(prototypes, mixed)
+        return like(prototypes, _attend(given, held, temperature))
+    values = given.masked_fill(~held[:, :, None], 0.0).transpose(0, 1)  # (C, N, D)
+    weights = aggregation_weights(given, held, temperature, include_self=include_self)
+    mixed = (weights @ values).transpose(0, 1)  # (N, C, D), eqn_7
+    return like(prototypes, mixed.masked_fill(~held[:, :, None], 0.0))
 
 
-def _attend(values: Tensor, held: Tensor, temperature: float) -> Tensor:
-    """The same mixture as attention over rooms, one head a class, without any N × N array.
+def _attend(given: Tensor, held: Tensor, temperature: float) -> Tensor:
+    """The same mixture as attention over the rooms that hold a class, without any N × N array.
 
-    One coordinate more keeps absent rooms out exactly: the query has 1 there, the key 0 if the
-    room holds the class and −10⁴·τ if not, which no cosine can make up for.
+    Class by class: the work is N² per class anyway, and what is needed on the way is then a
+    fraction of P itself.
     """
-    direction = unit(values)  # (C, N, D)
-    scale = 1.0 if math.isinf(temperature) else 1.0 / temperature
-    flat = torch.zeros_like(direction) if math.isinf(temperature) else direction
-    ones = torch.ones_like(direction[..., :1])  # (C, N, 1)
-    barrier = torch.where(held.T[..., None], 0.0, -1e4 / scale).to(direction.dtype)
-    return F.scaled_dot_product_attention(
-        torch.cat([flat, ones], dim=2)[None],  # (1, C, N, D + 1)
-        torch.cat([flat, barrier], dim=2)[None],
-        values[None],
-        scale=scale,
-    )[0]
+    mixed = torch.zeros_like(given)  # (N, C, D)
+    for c in range(given.shape[1]):
+        rooms = held[:, c].nonzero()[:, 0]
+        values = given[rooms, c]  # (n, D)
+        if len(rooms):
+            # torch never makes the n × n weights only if the widths of all three are equal.
+            direction = unit(values)[None, None]  # (1, 1, n, D)
+            mixed[rooms, c] = F.scaled_dot_product_attention(
+                direction, direction, values[None, None], scale=1.0 / temperature
+            )[0, 0]
+    return mixed
 
 
 def mean_prototypes(

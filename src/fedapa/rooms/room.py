@@ -23,6 +23,7 @@ __all__ = ["Normaliser", "Room", "RoomCard", "class_indices", "cut_batches", "so
 
 _DEFAULT_KEY = Key(0)
 _CHUNK = 64  # windows read at a time where order does not matter
+_LOOK = 16  # windows at a time through a net without gradient: more would not fit near the core
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,9 @@ class Normaliser:
 
     def __call__(self, windows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Normalised windows in fresh memory, as float32 whatever was given."""
-        return np.asarray((windows - self.mean) / self.deviation, np.float32)
+        made = windows - self.mean
+        made /= self.deviation
+        return np.asarray(made, np.float32)
 
 
 @dataclass(frozen=True)
@@ -219,8 +222,8 @@ class Room:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """The windows of a part in their own order, in batches for a pass without gradient."""
         index = getattr(self.split, part)
-        for first in range(0, len(index), _CHUNK):
-            yield self.tensors(index[first : first + _CHUNK])
+        for first in range(0, len(index), _LOOK):
+            yield self.tensors(index[first : first + _LOOK])
 
     @torch.no_grad()
     def embeddings(self, model: Model) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,7 @@ from fedapa.federation.participant import Participant, Reply, Request
 from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Room
 
-__all__ = ["InProcess", "available_cores"]
+__all__ = ["InProcess", "available_cores", "keep_memory"]
 
 
 def available_cores() -> int:
@@ -158,12 +158,12 @@ def _start_worker(served: _Served) -> None:
     global _SERVED
     _SERVED = served
     torch.set_num_threads(1)
-    _keep_memory()
+    keep_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """Let freed activations be used again instead of going back to the system every time.
 
     By default each of a Large's tensors is mapped, filled with zeros page by page and unmapped in
