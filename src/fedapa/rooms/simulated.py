@@ -29,7 +29,7 @@ from fedapa.simulator.room import Furniture, Room, Walls, capacity
 from fedapa.simulator.take import Scene, check_scene, take
 from fedapa.windows.clean import Amplitudes, clean
 from fedapa.windows.slide import cache_folder
-from fedapa.windows.store import write_store
+from fedapa.windows.store import check_name, write_store
 
 __all__ = [
     "PRESETS",
@@ -252,8 +252,9 @@ def preset_hash(preset: Preset) -> str:
 def check_preset(preset: Preset) -> None:
     """Raise before anything is written if a take of the preset cannot be."""
     for place in preset.places:
-        check_scene(place.scene)
         room = place.scene.room
+        check_name(room.name, "room")  # it becomes a folder of captures
+        check_scene(place.scene)
         for what in ("days", "takes", "windows"):
             if not 1 <= (number := getattr(place, what)) <= 10_000:
                 raise PlanError(f"room '{room.name}': {what} = {number}; choose 1 to 10000")
@@ -297,15 +298,20 @@ def _record(task: _Task) -> _Recorded:
             number=task.number,
             key=Key(task.seed) / "simulated" / scene.room.name,
         )
-    return _pack(clean(capture), packets)
+    return _pack(clean(capture), packets, f"room '{scene.room.name}', {task.count} people")
 
 
-def _pack(cleaned: Amplitudes, packets: int) -> _Recorded:
+def _pack(cleaned: Amplitudes, packets: int, where: str) -> _Recorded:
     """The first ``packets`` of a cleaned take in sixteen bits of its own range.
 
     That is finer than the receiver's quantisation, and half of single precision.
     """
     amplitude = cleaned.amplitude[:packets]
+    if not amplitude.any():
+        raise DataError(
+            f"{where}: no packet of a take has a signal; raise hardware.level or "
+            "hardware.transmit_power"
+        )
     scale = float(amplitude.max()) / 65535
     packed = np.rint(amplitude * np.float32(1 / scale)).astype(np.uint16)
     return _Recorded(packed, scale, cleaned.timestamps[:packets])
