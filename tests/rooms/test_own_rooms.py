@@ -31,6 +31,7 @@ IMPOSSIBLE = [
     ("hardware.level = 1e-9", r"hardware\.level = 1e-09; choose .* to 0\.25"),
     ("hardware.timing = nan", r"hardware\.timing = nan; choose 0 to 1000"),
     ("hardware.bits = 12", r"hardware\.bits = 12; choose 8 or 16"),
+    (r'hardware.device = "a\u0000b"', "device = .*; choose 1 to 64 printable letters"),
     ("furniture.pieces = -3", r"furniture\.pieces = -3; choose 0 to 1000"),
     ("furniture.height = [0.3, 5.0]", r"furniture\.height = .*; choose 0 to 2\.2"),
     ("body.cross_section = [-1.0, -0.5]", r"body\.cross_section = .*; choose 0 to 100"),

@@ -80,6 +80,10 @@ class Receiver:
         """Raise if there can be no such receiver."""
         if self.bits not in (8, 16):
             raise PlanError(f"{where}bits = {self.bits}; choose 8 or 16")
+        if not (self.device.isprintable() and 1 <= len(self.device) <= 64):
+            raise PlanError(
+                f"{where}device = {self.device[:64]!r}; choose 1 to 64 printable letters"
+            )
         least = 2 / (2 ** (self.bits - 1) - 1)  # two steps of the quantiser
         check_ranges(self, {"level": (least, 0.25), **_RANGES}, where)
 
