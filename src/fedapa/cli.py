@@ -392,7 +392,7 @@ def simulate(
         _print(f"{out}: {about}, {out.stat().st_size / 1e6:.1f} MB")
     if pcap is not None:
         with _bar("simulating captures") as show:
-            write_simulated_captures(chosen, seed=seed, folder=pcap, progress=show)
+            write_simulated_captures(chosen, seed=seed, folder=pcap, workers=workers, progress=show)
         _print(f"{pcap}: {about}; import them with --pattern '{PATTERN}'")
 
 

@@ -3,10 +3,11 @@
 import contextlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["aside", "write_bytes", "write_text"]
+__all__ = ["aside", "folder_aside", "write_bytes", "write_text"]
 
 
 @contextlib.contextmanager
@@ -25,6 +26,26 @@ def aside(path: Path) -> Iterator[Path]:
         _sync_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def folder_aside(folder: Path) -> Iterator[Path]:
+    """A folder beside ``folder`` to fill; renamed to it when the block ends well, else removed.
+
+    ``folder`` itself may exist while it is empty.
+    """
+    folder = folder.resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
+    partial.mkdir()
+    try:
+        yield partial
+        if folder.exists():
+            folder.rmdir()
+        partial.replace(folder)
+        _sync_folder(folder.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -170,10 +170,10 @@ def test_the_schedule_is_what_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("faulty", "complaint"),
     [
-        ({"bits": 12}, "12 bits"),
-        ({"loss": 0.9}, "loss of 0.9"),
-        ({"jitter": 0.5}, "jitter of 0.5"),
-        ({"level": 0.0}, "level of 0.0"),
+        ({"bits": 12}, "bits = 12"),
+        ({"loss": 0.9}, "loss = 0.9"),
+        ({"jitter": 0.5}, "jitter = 0.5"),
+        ({"level": 0.0}, "level = 0.0"),
     ],
 )
 def test_impossible_receivers_are_refused(faulty: dict[str, float], complaint: str) -> None:

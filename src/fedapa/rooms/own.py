@@ -43,7 +43,7 @@ def read_rooms(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also bytes that are no UTF-8
         raise PlanError(f"{path}: is not TOML ({error})") from error
 
 
@@ -113,14 +113,17 @@ def _with(settings: _T, where: str, changes: Any) -> _T:
 def _like(known: Any, value: Any, where: str) -> Any:
     """``value`` as the kind of thing that ``known`` is."""
     if isinstance(known, tuple):
-        fixed = bool(known) and where.rsplit(" ", 1)[-1] not in ("counts", "seats")
+        fixed = bool(known) and not where.endswith((": counts", ": seats"))
         if not isinstance(value, list) or (fixed and len(value) != len(known)):
             size = f" of {len(known)}" if fixed else ""
             raise PlanError(f"{where} = {value!r}; write a list{size}, e.g. {list(known)}")
         sample = known[0] if known else (0.0, 0.0)
-        return tuple(_like(sample, each, where) for each in value)
+        return tuple(_like(sample, each, f"{where}: each") for each in value)
     if isinstance(known, float) and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise PlanError(f"{where}: a whole number of more than 300 digits") from None
     if type(value) is not type(known):
         raise PlanError(f"{where} = {value!r}; expected something like {known!r}")
     return value

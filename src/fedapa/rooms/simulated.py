@@ -10,16 +10,18 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError, RunError, nearest
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Radio
@@ -29,18 +31,23 @@ from fedapa.simulator.room import Furniture, Room, Walls, capacity
 from fedapa.simulator.take import Scene, check_scene, take
 from fedapa.windows.clean import Amplitudes, clean
 from fedapa.windows.slide import cache_folder
-from fedapa.windows.store import write_store
+from fedapa.windows.store import check_name, write_store
 
 __all__ = [
     "PRESETS",
     "Place",
     "Preset",
+    "Task",
     "check_preset",
     "preset_hash",
     "preset_of",
+    "run_tasks",
     "simulated_store",
+    "tasks_of",
     "write_simulated",
 ]
+
+_Made = TypeVar("_Made")
 
 _VERSION = 2
 """Raised when the same parameters give other numbers; part of every hash."""
@@ -252,8 +259,9 @@ def preset_hash(preset: Preset) -> str:
 def check_preset(preset: Preset) -> None:
     """Raise before anything is written if a take of the preset cannot be."""
     for place in preset.places:
-        check_scene(place.scene)
         room = place.scene.room
+        check_name(room.name, "room")  # it becomes a folder of captures
+        check_scene(place.scene)
         for what in ("days", "takes", "windows"):
             if not 1 <= (number := getattr(place, what)) <= 10_000:
                 raise PlanError(f"room '{room.name}': {what} = {number}; choose 1 to 10000")
@@ -268,13 +276,50 @@ def check_preset(preset: Preset) -> None:
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
+    """One take to be made."""
+
     place: Place
     count: int
     day: int
     number: int
     window: int
     seed: int
+
+    @property
+    def packets(self) -> int:
+        """Packets that the store keeps of the take."""
+        return self.place.windows_of(self.count) * self.window
+
+    def capture(self) -> Capture:
+        """The take, with some packets more: a few may yet be taken for narrow frames."""
+        scene = self.place.scene
+        # One thread: the same sums in the same order whatever the number of workers.
+        with threadpool_limits(1, "blas"):
+            return take(
+                scene,
+                people=self.count,
+                day=self.day,
+                packets=self.packets + self.packets // 50 + 8,
+                number=self.number,
+                key=Key(self.seed) / "simulated" / scene.room.name,
+            )
+
+
+def tasks_of(preset: Preset, *, seed: int, workers: int) -> list[Task]:
+    """Every take of a preset, after all that was asked for is found possible."""
+    check_preset(preset)
+    if not 0 <= seed < 2**63:
+        raise PlanError(f"seed = {seed}; choose 0 to {2**63 - 1}")
+    if workers < 1:
+        raise PlanError(f"workers = {workers}; at least 1 is needed")
+    return [
+        Task(place, count, day, number, preset.window, seed)
+        for place in preset.places
+        for count in place.counts
+        for day in range(place.days)
+        for number in range(place.takes)
+    ]
 
 
 @dataclass(frozen=True)
@@ -284,28 +329,22 @@ class _Recorded:
     timestamps: npt.NDArray[np.float64]
 
 
-def _record(task: _Task) -> _Recorded:
-    scene = task.place.scene
-    packets = task.place.windows_of(task.count) * task.window
-    # One thread: the same sums in the same order whatever the number of workers.
-    with threadpool_limits(1, "blas"):
-        capture = take(
-            scene,
-            people=task.count,
-            day=task.day,
-            packets=packets + packets // 50 + 8,  # a few may yet be taken for narrow frames
-            number=task.number,
-            key=Key(task.seed) / "simulated" / scene.room.name,
-        )
-    return _pack(clean(capture), packets)
+def _record(task: Task) -> _Recorded:
+    where = f"room '{task.place.scene.room.name}', {task.count} people"
+    return _pack(clean(task.capture()), task.packets, where)
 
 
-def _pack(cleaned: Amplitudes, packets: int) -> _Recorded:
+def _pack(cleaned: Amplitudes, packets: int, where: str) -> _Recorded:
     """The first ``packets`` of a cleaned take in sixteen bits of its own range.
 
     That is finer than the receiver's quantisation, and half of single precision.
     """
     amplitude = cleaned.amplitude[:packets]
+    if not amplitude.any():
+        raise DataError(
+            f"{where}: no packet of a take has a signal; raise hardware.level or "
+            "hardware.transmit_power"
+        )
     scale = float(amplitude.max()) / 65535
     packed = np.rint(amplitude * np.float32(1 / scale)).astype(np.uint16)
     return _Recorded(packed, scale, cleaned.timestamps[:packets])
@@ -329,18 +368,9 @@ def write_simulated(
         progress: told after each take how many of how many are done.
     """
     chosen = preset_of(preset) if isinstance(preset, str) else preset
-    check_preset(chosen)
-    if workers < 1:
-        raise PlanError(f"workers = {workers}; at least 1 is needed")
+    tasks = tasks_of(chosen, seed=seed, workers=workers)
     if out.exists():
         raise DataError(f"{out}: already exists; remove it or choose another name")
-    tasks = [
-        _Task(place, count, day, number, chosen.window, seed)
-        for place in chosen.places
-        for count in place.counts
-        for day in range(place.days)
-        for number in range(place.takes)
-    ]
     with write_store(out) as store:
         store.note(
             {
@@ -366,7 +396,7 @@ def write_simulated(
                     "source": "SIMULATED by fedapa; not measured",
                 },
             )
-        for done, (task, recorded) in enumerate(_run(tasks, workers), 1):
+        for done, (task, recorded) in enumerate(run_tasks(_record, tasks, workers), 1):
             store.add_recording(
                 task.place.scene.room.name,
                 f"people {task.count:02d} day {task.day} take {task.number}",
@@ -381,10 +411,13 @@ def write_simulated(
                 progress(done, len(tasks))
 
 
-def _run(tasks: list[_Task], workers: int) -> Iterator[tuple[_Task, _Recorded]]:
+def run_tasks(
+    work: Callable[[Task], _Made], tasks: Sequence[Task], workers: int
+) -> Iterator[tuple[Task, _Made]]:
+    """Each task and what ``work`` makes of it, in order, by so many processes."""
     if workers == 1:
         for task in tasks:
-            yield task, _record(task)
+            yield task, work(task)
         return
     pool = ProcessPoolExecutor(
         min(workers, len(tasks)),
@@ -393,11 +426,11 @@ def _run(tasks: list[_Task], workers: int) -> Iterator[tuple[_Task, _Recorded]]:
     )
     try:
         # Bounded lookahead: finished takes wait for the writer, not for the memory to fill.
-        waiting = [(task, pool.submit(_record, task)) for task in tasks[: 2 * workers]]
+        waiting = [(task, pool.submit(work, task)) for task in tasks[: 2 * workers]]
         for upcoming in [*tasks[2 * workers :], *[None] * len(waiting)]:
             task, future = waiting.pop(0)
             if upcoming is not None:
-                waiting.append((upcoming, pool.submit(_record, upcoming)))
+                waiting.append((upcoming, pool.submit(work, upcoming)))
             yield task, future.result()
     except BrokenProcessPool as error:
         raise RunError(

@@ -4,16 +4,14 @@ What ``fedapa import`` makes of them are the amplitudes of the simulator, exactl
 quantises as the chip does. That they are simulated is told by the sender's address in every frame.
 """
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
 from fedapa.csi.nexmon import write_nexmon
 from fedapa.errors import DataError
-from fedapa.randomness import Key
-from fedapa.rooms.simulated import Preset, check_preset, preset_of
-from fedapa.simulator.take import take
+from fedapa.files import folder_aside
+from fedapa.rooms.simulated import Preset, Task, preset_of, run_tasks, tasks_of
 
 __all__ = ["PATTERN", "write_simulated_captures"]
 
@@ -25,36 +23,32 @@ def write_simulated_captures(
     *,
     seed: int,
     folder: Path,
+    workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Write every take of a preset as ``<room>/<day>/P=<count>-<take>.pcap`` in ``folder``.
 
-    Equal seeds give the takes that ``write_simulated`` puts into its store.
+    Equal seeds give the takes that ``write_simulated`` puts into its store. The folder appears
+    whole or not at all.
     """
     chosen = preset_of(preset) if isinstance(preset, str) else preset
-    check_preset(chosen)
+    tasks = tasks_of(chosen, seed=seed, workers=workers)
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder}: is a file; choose another folder")
     if folder.exists() and any(folder.iterdir()):
         raise DataError(f"{folder}: is not empty; choose another folder")
-    takes = [
-        (place, count, day, number)
-        for place in chosen.places
-        for count in place.counts
-        for day in range(place.days)
-        for number in range(place.takes)
-    ]
-    for done, (place, count, day, number) in enumerate(takes, 1):
-        room = place.scene.room.name
-        packets = place.windows_of(count) * chosen.window
-        with threadpool_limits(1, "blas"):
-            capture = take(
-                place.scene,
-                people=count,
-                day=day,
-                packets=packets + packets // 50 + 8,  # as the store's own, before cleaning
-                number=number,
-                key=Key(seed) / "simulated" / room,
-            )
-        values = {"room": room, "day": str(day), "count": str(count), "take": str(number)}
-        write_nexmon(capture, folder / PATTERN.format(**values))
-        if progress:
-            progress(done, len(takes))
+    with folder_aside(folder) as partial:
+        work = functools.partial(_write, partial)
+        for done, _ in enumerate(run_tasks(work, tasks, workers), 1):
+            if progress:
+                progress(done, len(tasks))
+
+
+def _write(folder: Path, task: Task) -> None:
+    values = {
+        "room": task.place.scene.room.name,
+        "day": str(task.day),
+        "count": str(task.count),
+        "take": str(task.number),
+    }
+    write_nexmon(task.capture(), folder / PATTERN.format(**values))

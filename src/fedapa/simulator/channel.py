@@ -73,14 +73,14 @@ class Radio:
         magnitude = np.abs(self.tones)
         return (magnitude > gap) & (magnitude <= last)
 
-    def check(self) -> None:
+    def check(self, where: str = "") -> None:
         """Raise if no such radio is simulated."""
         if self.bandwidth not in _LIVE:
-            raise PlanError(f"bandwidth of {self.bandwidth} MHz; choose 20, 40 or 80")
+            raise PlanError(f"{where}bandwidth of {self.bandwidth} MHz; choose 20, 40 or 80")
         if not 125 <= self.rate <= 1000:
-            raise PlanError(f"packet rate of {self.rate:g} Hz; choose 125 to 1000")
+            raise PlanError(f"{where}packet rate of {self.rate:g} Hz; choose 125 to 1000")
         if not 2.3e9 <= self.carrier <= 7.2e9:
-            raise PlanError(f"carrier of {self.carrier:g} Hz; choose 2.3e9 to 7.2e9")
+            raise PlanError(f"{where}carrier of {self.carrier:g} Hz; choose 2.3e9 to 7.2e9")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from fedapa.errors import PlanError
+
 __all__ = ["DelayGrid"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -45,6 +47,13 @@ class DelayGrid:
     def gather(self, lengths: Single, gains: Single, phases: Single) -> npt.NDArray[np.complex64]:
         """[times, points] the sum of all paths [times, …] of a moment, by their lengths in m."""
         times, paths = len(lengths), lengths[0].size
+        reach = (self.points - _TAPS) * self._step
+        # The scatter below does not look where it writes; NaN is beyond every reach.
+        if not 0 <= float(lengths.min()) <= float(lengths.max()) < reach:
+            raise PlanError(
+                f"a path of {lengths.max():g} m; the grid of delays ends at {reach:g} m, "
+                "so keep people inside their room"
+            )
         place = lengths * np.float32(1 / self._step)
         first = place.astype(np.int32)
         place -= first

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fedapa.errors import PlanError
 from fedapa.randomness import Key
+from fedapa.simulator.ranges import Ranges, check_pair, check_ranges
 from fedapa.simulator.room import Room, capacity
 
 __all__ = ["MOTION_RATE", "POINTS", "Body", "Crowd", "Motion", "crowd_of"]
@@ -20,7 +21,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Single: TypeAlias = npt.NDArray[np.float32]
 
 MOTION_RATE = 250.0
-"""Hz at which motion is sampled: the fastest limb makes 94 Hz of Doppler, see docs/simulator.md."""
+"""Hz at which motion is sampled: the fastest limb makes 94 Hz of Doppler, see decision 0010."""
 POINTS = 5
 """Scattering points of a body: torso, left arm, right arm, left leg, right leg."""
 
@@ -46,6 +47,12 @@ class Body:
     absorption: float = 0.3
     """m², absorption cross-section in a diffuse field; 0.18 to 0.45 m² over 1 to 8.5 GHz
     (Melia et al., IEEE Trans. EMC 2013)."""
+
+    def check(self, where: str = "body.") -> None:
+        """Raise if there can be no such body."""
+        check_ranges(self, _BODY_RANGES, where)
+        for pair in ("cross_section", "width", "height"):
+            check_pair(self, pair, where)
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,36 @@ class Motion:
     smoothing: float = 1.0
     """s over which a person starts, stops or turns: about two steps. Assumption; a test keeps limbs
     below the speed that the sampling of motion allows."""
+
+    def check(self, where: str = "motion.") -> None:
+        """Raise if nobody can move like that."""
+        check_ranges(self, _MOTION_RANGES, where)
+        for pair in ("speed", "breaths"):
+            check_pair(self, pair, where)
+
+
+_BODY_RANGES: Ranges = {
+    "cross_section": (0, 100),
+    "shares": (0, 1),
+    "width": (0.05, 2),
+    "height": (0.5, 2.5),
+    "seated_share": (0.1, 1),
+    "absorption": (0, 5),
+}
+_MOTION_RANGES: Ranges = {
+    "seated": (0, 1),
+    # A leg is 1.8 times as fast: 119 Hz of Doppler at 5.21 GHz, still below half of MOTION_RATE.
+    "speed": (0.05, 1.9),
+    "pause": (0, 3600),
+    "pausing": (0, 1),
+    "clearance": (0, 10),
+    "sway": (0, 0.1),
+    "fidget": (0, 0.2),
+    "fidgets": (0, 5),
+    "breath": (0, 0.05),
+    "breaths": (0.05, 2),
+    "smoothing": (0.5, 10),
+}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from fedapa.csi.capture import Capture
 from fedapa.errors import PlanError
 from fedapa.randomness import Key
 from fedapa.simulator.channel import TONE_SPACING, Channel, Radio
+from fedapa.simulator.ranges import Ranges, check_ranges
 
 __all__ = ["Receiver", "Schedule", "receive", "schedule"]
 
@@ -75,17 +76,36 @@ class Receiver:
     """Greatest amplitude found in null tones by the frame's own; leakage and uninitialised memory.
     Assumption: the public 43455c0 sample has far more at one tone, far less at others."""
 
-    def check(self) -> None:
+    def check(self, where: str = "hardware.") -> None:
         """Raise if there can be no such receiver."""
         if self.bits not in (8, 16):
-            raise PlanError(f"receiver of {self.bits} bits; choose 8 or 16")
-        for name in ("loss", "narrow"):
-            if not 0 <= (share := getattr(self, name)) < 0.5:
-                raise PlanError(f"receiver: {name} of {share}; choose 0 to 0.5")
-        if not 0 <= self.jitter <= 0.2:
-            raise PlanError(f"receiver: jitter of {self.jitter}; choose 0 to 0.2 of the interval")
-        if not 0 < self.level <= 0.25:
-            raise PlanError(f"receiver: level of {self.level}; choose up to 0.25 of full scale")
+            raise PlanError(f"{where}bits = {self.bits}; choose 8 or 16")
+        if not (self.device.isprintable() and 1 <= len(self.device) <= 64):
+            raise PlanError(
+                f"{where}device = {self.device[:64]!r}; choose 1 to 64 printable letters"
+            )
+        least = 2 / (2 ** (self.bits - 1) - 1)  # two steps of the quantiser
+        check_ranges(self, {"level": (least, 0.25), **_RANGES}, where)
+
+
+_RANGES: Ranges = {
+    "transmit_power": (-100, 200),
+    "noise_figure": (0, 50),
+    "distortion": (-200, 0),
+    "drift": (0, 20),
+    "drift_time": (0.1, 1e6),
+    "day_gain": (0, 20),
+    "agc_step": (0, 20),
+    "agc_error": (0, 20),
+    "ripple": (0, 20),
+    "edge": (0, 40),
+    "timing": (0, 1000),
+    "phase": (0, np.pi),
+    "loss": (0, 0.5),
+    "jitter": (0, 0.2),
+    "narrow": (0, 0.5),
+    "junk": (0, 1000),
+}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fedapa.errors import PlanError, nearest
 from fedapa.randomness import Key
+from fedapa.simulator.ranges import Ranges, check_pair, check_ranges
 
 __all__ = [
     "MATERIALS",
@@ -101,6 +102,22 @@ class Furniture:
     moved_by: float = 0.5
     """m, standard deviation of such a move. Assumption."""
 
+    def check(self, where: str = "furniture.") -> None:
+        """Raise if there can be no such furniture."""
+        check_ranges(self, _FURNITURE_RANGES, where)
+        for pair in ("cross_section", "height"):
+            check_pair(self, pair, where)
+
+
+_FURNITURE_RANGES: Ranges = {
+    "pieces": (0, 1000),
+    "cross_section": (0, 100),
+    "height": (0, 100),
+    "drift": (0, 10),
+    "moved_share": (0, 1),
+    "moved_by": (0, 100),
+}
+
 
 @dataclass(frozen=True)
 class Room:
@@ -181,6 +198,13 @@ def check_room(room: Room) -> None:
             raise PlanError(f"room '{room.name}': the seat at ({x}, {y}) m is outside the room")
     if not 0 <= room.reflections <= 6:
         raise PlanError(f"room '{room.name}': {room.reflections} reflections; choose 0 to 6")
+    check_ranges(room, {"device_drift": (0, 0.1)}, f"room '{room.name}': ")
+    room.furniture.check(f"room '{room.name}': furniture.")
+    if room.furniture.height[1] > room.size[2]:
+        raise PlanError(
+            f"room '{room.name}': furniture.height = {list(room.furniture.height)} in a room "
+            f"{room.size[2]:g} m high; choose 0 to {room.size[2]:g}"
+        )
 
 
 def image_sources(source: Point | Array, room: Room, order: int) -> Images:

@@ -12,6 +12,9 @@ from fedapa.simulator.room import Room, check_room, furniture_of, room_on
 
 __all__ = ["Scene", "check_scene", "take"]
 
+_FREE = 0.1
+"""m of floor that the clearance must leave, or nobody could walk."""
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -31,9 +34,21 @@ class Scene:
 
 def check_scene(scene: Scene) -> None:
     """Raise if such a scene cannot be."""
-    check_room(scene.room)
-    scene.radio.check()
-    scene.receiver.check()
+    room, motion = scene.room, scene.motion
+    where = f"room '{room.name}': "
+    check_room(room)
+    scene.radio.check(where)
+    scene.receiver.check(f"{where}hardware.")
+    scene.body.check(f"{where}body.")
+    motion.check(f"{where}motion.")
+    if scene.body.height[1] > room.size[2]:
+        raise PlanError(
+            f"{where}people of up to {scene.body.height[1]:g} m in a room {room.size[2]:g} m high; "
+            "raise size or lower body.height"
+        )
+    widest = (min(room.size[:2]) - _FREE) / 2
+    if motion.clearance > widest:
+        raise PlanError(f"{where}motion.clearance = {motion.clearance}; choose 0 to {widest:.3g}")
 
 
 def take(
