@@ -127,9 +127,10 @@ class NexmonDecoder(Decoder):
         first = frames.first_of_packet()
         if not final:
             last = int(first[-1])
+            held = sound[last:]
             self._held = [
                 (view[s : s + n].tobytes(), float(t))
-                for s, n, t in zip(starts[last:], lengths[last:], times[last:], strict=True)
+                for s, n, t in zip(starts[held], lengths[held], times[held], strict=True)
             ]
             first, frames = first[:-1], frames.until(last)
         return self._assemble(frames, first, base)
