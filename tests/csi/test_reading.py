@@ -115,6 +115,20 @@ def test_unsound_frames_are_counted_once_however_the_file_is_read(tmp_path):
         assert last.skipped == read_capture(path).skipped == {"channel width code 5": 14}
 
 
+@pytest.mark.parametrize(
+    ("form", "place"),
+    [("nexmon", 24 + 10 * 332), ("intel5300", 10 * 395), ("feitcsi", 10 * 496)],
+)
+def test_a_damaged_stretch_counts_once_however_the_file_is_read(tmp_path, form, place):
+    content = FILES[form]
+    path = save(tmp_path, content[:place] + b"\xff" * 5000 + content[place:] + b"\xff" * 3000)
+    whole = read_capture(path, salvage=True)
+    assert whole.skipped["damaged bytes"] == 2
+    for size in (300, 1000, 1 << 20):
+        *_, last = read_chunks(path, size=size, salvage=True)
+        assert last.skipped == whole.skipped
+
+
 def test_the_last_chunk_tells_what_was_skipped(tmp_path):
     path = save(tmp_path, nexmon_file(40)[:-1])
     *others, last = read_chunks(path, size=3000)

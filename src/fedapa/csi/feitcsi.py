@@ -119,14 +119,14 @@ class FeitCsiDecoder(Decoder):
                 following = _resume(buffer, at)
                 if following is None:
                     # A header may have begun in the last bytes: keep them.
-                    at = end if final else max(at + 1, end - _HEADER + 1)
+                    at = end if final else self.search_on(max(at + 1, end - _HEADER + 1))
                     break
                 at = following
                 continue
             found.append(at)
             at += _HEADER + size
         if final and at < end:
-            self.skip("cut off at the end", at)
+            self.cut_off(at)
             at = end
         return np.array(found, np.int64), at
 
