@@ -13,6 +13,9 @@ from tests.test_cli import fedapa, one_sentence
 __all__ = ["shared_data"]
 
 
+FITS = ("--pattern", "{room}/{day}/P={count}.dat")
+
+
 def captures(folder: Path, rooms: int = 2, takes: int = 3, packets: int = 40) -> Path:
     """{room}/{day}/P={count}.dat, each take of its own."""
     for room in range(rooms):
@@ -47,6 +50,25 @@ def test_inspect_draws_and_speaks_json(tmp_path: Path) -> None:
     assert first == second
     assert (first["packets"], first["bandwidth"], first["left_out"]) == (30, 20, {})
     assert (tmp_path / "pictures" / "kitchen.pcap.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_inspect_shows_the_good_files_and_then_what_is_wrong(tmp_path: Path) -> None:
+    for name, content in (("a", nexmon_file(3)), ("b", b"hello"), ("c", nexmon_file(4))):
+        (tmp_path / name).write_bytes(content)
+    files = [tmp_path / name for name in ("a", "b", "c")]
+    done = fedapa("inspect", *files, code=2)
+    assert "3 in 0.0 s" in done.stdout
+    assert "4 in 0.0 s" in done.stdout
+    assert done.stderr.startswith("fedapa: b@0: begins with")
+    done = fedapa("inspect", *files, tmp_path / "d", "--json", code=2)
+    assert [each["packets"] for each in json.loads(done.stdout)["files"]] == [3, 4]
+    assert [line[:8] for line in done.stderr.splitlines()] == ["fedapa: "] * 2
+
+
+def test_inspect_takes_a_folder_for_pictures_only(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(nexmon_file(3))
+    done = fedapa("inspect", tmp_path / "a", "--out", tmp_path, code=2)
+    assert "give --plot too" in one_sentence(done)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +118,17 @@ def test_import_makes_a_store_that_runs(tmp_path: Path) -> None:
             ("--pattern", "{room}/{day}/P={count}.dat", "--low-pass", "80"),
             "needs more than 160 packets a second",
         ),
+        ((*FITS, "--rate", "inf"), "rate inf is no rate of packets"),
+        ((*FITS, "--rate", "1e12"), "rate 1e+12 is no rate of packets"),
+        ((*FITS, "--rate", "nan"), "rate nan is no rate of packets"),
+        ((*FITS, "--gate", "nan"), "gate nan is no share"),
+        ((*FITS, "--gate", "1"), "gate 1 is no share"),
+        ((*FITS, "--gate", "-0.1"), "gate -0.1 is no share"),
+        ((*FITS, "--longest-gap", "1"), "needs a rate"),
+        ((*FITS, "--rate", "50", "--longest-gap", "-1"), "longest gap -1 is no number of seconds"),
+        (("--layout", "wical", "--rate", "50", "--gate", "0"), "leave --rate, --gate out"),
+        (("--layout", "wical", "--window", "50"), "leave --window out"),
+        (("--layout", "wical", "--salvage"), "leave --salvage out"),
     ],
 )
 def test_import_says_what_is_wrong(tmp_path: Path, flags: tuple[str, ...], words: str) -> None:

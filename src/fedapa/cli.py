@@ -186,7 +186,9 @@ def inspect(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the pictures; default: beside the files.")
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object whose 'files' lists them.")
+    ] = False,
 ) -> None:
     """Say what captures hold: device, band, rate, loss, usable windows, and what is left out.
 
@@ -195,21 +197,29 @@ def inspect(
     from fedapa.report.captures import inspection_table
     from fedapa.windows.inspection import inspect_capture
 
+    if out is not None and not plot:
+        raise PlanError("--out is for the pictures; give --plot too, or leave it out")
     found = []
+    wrong = []
     for path in files:
-        found.append(inspect_capture(path, chip=chip, salvage=salvage, window=window))
-        if plot:
-            from fedapa.report.waterfall import draw_waterfall
+        try:
+            found.append(inspect_capture(path, chip=chip, salvage=salvage, window=window))
+            if plot:
+                from fedapa.report.waterfall import draw_waterfall
 
-            picture = (out or path.parent) / f"{path.name}.png"
-            draw_waterfall(path, picture, chip=chip, salvage=salvage)
-            if not as_json:
-                _print(f"Picture: {picture}")
-    if as_json:
+                picture = (out or path.parent) / f"{path.name}.png"
+                draw_waterfall(path, picture, chip=chip, salvage=salvage)
+                if not as_json:
+                    _print(f"Picture: {picture}")
+        except FedapaError as error:
+            wrong.append(str(error))
+    if as_json and found:
         _print_json({"files": [each.as_dict() for each in found]})
-        return
-    for each in found:
-        _print(inspection_table(each))
+    elif not as_json:
+        for each in found:
+            _print(inspection_table(each))
+    if wrong:
+        _fail("\nfedapa: ".join(wrong))
 
 
 @app.command("import")
@@ -233,15 +243,19 @@ def import_(
         float | None, typer.Option(help="Put packets onto an even grid of so many a second.")
     ] = None,
     longest_gap: Annotated[
-        float, typer.Option(help="With --rate: part recordings at silences of so many seconds.")
-    ] = 0.5,
+        float | None,
+        typer.Option(help="With --rate: part recordings at silences of so many seconds; else 0.5."),
+    ] = None,
     low_pass: Annotated[
-        float | None, typer.Option(help="Remove what is faster than so many Hz, e.g. 30.")
+        float | None,
+        typer.Option(
+            help="Remove what is faster than so many Hz, e.g. 30; uneven packets: --rate."
+        ),
     ] = None,
     gate: Annotated[
-        float,
+        float | None,
         typer.Option(help="Drop frames with a 20 MHz part weaker than this share; 0: none."),
-    ] = 0.1,
+    ] = None,
     salvage: Annotated[
         bool, typer.Option("--salvage", help="Leave damaged parts of files out.")
     ] = False,
@@ -262,6 +276,7 @@ def import_(
         sources_by_pattern,
     )
     from fedapa.rooms.wical import import_wical
+    from fedapa.windows.clean import EMPTY
 
     others: list[Path] = []
     if layout is not None:
@@ -269,6 +284,20 @@ def import_(
             raise PlanError(f"--layout {layout} is unknown; known: wical")
         if pattern is not None:
             raise PlanError("--layout wical has its own pattern; leave --pattern out")
+        of_packets = {
+            "--chip": chip is not None,
+            "--window": window is not None,
+            "--rate": rate is not None,
+            "--longest-gap": longest_gap is not None,
+            "--low-pass": low_pass is not None,
+            "--gate": gate is not None,
+            "--salvage": salvage,
+            "--skip-unreadable": skip_unreadable,
+        }
+        if given := [name for name, told in of_packets.items() if told]:
+            raise PlanError(
+                f"--layout wical holds features, not packets; leave {', '.join(given)} out"
+            )
         rows = import_wical(source, out)
     else:
         if pattern is not None:
@@ -284,7 +313,7 @@ def import_(
             chip=chip,
             salvage=salvage,
             skip_unreadable=skip_unreadable,
-            gate=gate,
+            gate=EMPTY if gate is None else gate,
             rate=rate,
             longest_gap=longest_gap,
             low_pass=low_pass,

@@ -6,7 +6,7 @@ import numpy as np
 
 INT16, PACKED_9, PACKED_12 = "43455c0", "4358", "4366c0"
 CHIP_CODE = {"4339": 1, "4358": 3, "43455c0": 0x65, "4366c0": 0x6A}
-WIDTH_CODE = {20: 2, 40: 3, 80: 4}
+WIDTH_CODE = {20: 2, 40: 3, 80: 4, 160: 5}
 
 
 def nexmon_csi(tones: int, seed: int) -> np.ndarray:

@@ -1,7 +1,10 @@
+import struct
+
 import numpy as np
 import pytest
 
 from fedapa import CaptureError, read_capture
+from fedapa.csi.reading import read_chunks
 from tests.csi.capture_bytes import (
     FEIT_HE20,
     FEIT_HT20,
@@ -69,3 +72,22 @@ def test_a_file_cut_off_at_its_end_gives_what_is_whole(tmp_path):
     capture = read_capture(save(tmp_path, feit_file(3)[:-3]))
     assert capture.packets == 2
     assert capture.skipped == {"cut off at the end": 1}
+
+
+@pytest.mark.parametrize("first", [1_000_000, 0])
+def test_the_first_frame_decides_which_clock_a_file_has(tmp_path, first):
+    """Frame 5 has a stamp where the others have none, or none where the others have one."""
+    frames = []
+    for i in range(8):
+        frame = bytearray(feit_frame(np.ones((1, 1, 56, 2)), flags=FEIT_HT20, clock=5000 * i))
+        stamp = first + 10_000 * i if first else 0
+        struct.pack_into("<Q", frame, 12, (0 if first else 77) if i == 5 else stamp)
+        frames.append(bytes(frame))
+    path = save(tmp_path, b"".join(frames))
+    whole = read_capture(path)
+    for size in (100, 1000, 1 << 20):
+        *others, last = read_chunks(path, size=size)
+        parts = np.concatenate([part.timestamps for part in [*others, last]])
+        np.testing.assert_array_equal(parts, whole.timestamps)
+        assert last.skipped == whole.skipped == ({"no time stamp": 1} if first else {})
+    assert (np.diff(whole.timestamps) > 0).all()

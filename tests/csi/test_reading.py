@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from fedapa import CaptureError, read_capture
 from fedapa.csi.reading import CaptureStream, read_chunks
 from tests.csi.capture_bytes import (
+    ESP_CLASSIC,
     SEEDS,
     esp_file,
+    esp_line,
+    esp_values,
     ethernet,
     feit_file,
     intel_file,
@@ -52,6 +55,27 @@ FILES = {
             for i in range(20)
         ]
     ),
+    "esp32 of both orders": "\n".join(
+        esp_line(ESP_CLASSIC, esp_values(128, i), clock=1000 * i, number=i, second=i % 2)
+        for i in range(40)
+    ).encode(),
+    "unsound": pcap(
+        [
+            (
+                float(i),
+                ethernet(
+                    udp(
+                        nexmon_datagram(
+                            nexmon_csi(64, i).tobytes(),
+                            bandwidth=20 if i % 3 else 160,
+                            sequence=i,
+                        )
+                    )
+                ),
+            )
+            for i in range(40)
+        ]
+    ),
 }
 
 
@@ -82,6 +106,27 @@ def test_chunks_together_are_the_capture(tmp_path, form, size):
     csi, timestamps = joined(list(read_chunks(path, size=size)))
     np.testing.assert_array_equal(csi, whole.csi)
     np.testing.assert_array_equal(timestamps, whole.timestamps)
+
+
+def test_unsound_frames_are_counted_once_however_the_file_is_read(tmp_path):
+    path = save(tmp_path, FILES["unsound"])
+    for size in (37, 1000, 1 << 20):
+        *_, last = read_chunks(path, size=size)
+        assert last.skipped == read_capture(path).skipped == {"channel width code 5": 14}
+
+
+@pytest.mark.parametrize(
+    ("form", "place"),
+    [("nexmon", 24 + 10 * 332), ("intel5300", 10 * 395), ("feitcsi", 10 * 496)],
+)
+def test_a_damaged_stretch_counts_once_however_the_file_is_read(tmp_path, form, place):
+    content = FILES[form]
+    path = save(tmp_path, content[:place] + b"\xff" * 5000 + content[place:] + b"\xff" * 3000)
+    whole = read_capture(path, salvage=True)
+    assert whole.skipped["damaged bytes"] == 2
+    for size in (300, 1000, 1 << 20):
+        *_, last = read_chunks(path, size=size, salvage=True)
+        assert last.skipped == whole.skipped
 
 
 def test_the_last_chunk_tells_what_was_skipped(tmp_path):

@@ -210,6 +210,7 @@ def test_a_manifest_labels_stretches_of_files(tmp_path: Path) -> None:
         (["file,room,count,start,end", "a.dat,cafe,2,5,3"], "start 5 is not before end 3"),
         (["file,room,count,start,end", "a.dat,cafe,2,x,3"], "start 'x' is no number of seconds"),
         (["file,room,count"], "no rows"),
+        (["file,room,count,count", "a.dat,cafe,1,2"], "column 'count' is there twice"),
     ],
 )
 def test_a_manifest_that_cannot_be_says_why(tmp_path: Path, lines: list[str], words: str) -> None:
@@ -224,6 +225,79 @@ def test_overlapping_stretches_are_refused(tmp_path: Path, second: str) -> None:
     path = manifest(tmp_path, "file,room,count,start,end", "a.dat,cafe,1,0,0.1", second)
     with pytest.raises(DataError, match=r"two contradictory labels for the seconds from 0.05 on"):
         import_captures(sources_by_manifest(path), tmp_path / "rooms.h5")
+
+
+def test_stretches_of_later_imports_do_not_overlap_those_before(tmp_path: Path) -> None:
+    tree(tmp_path, {"a.dat": take(1, packets=200), "copy.dat": take(1, packets=200)})
+    out, head = tmp_path / "rooms.h5", "file,room,count,start,end"
+
+    def add(row: str) -> int:
+        rows = import_captures(sources_by_manifest(manifest(tmp_path, head, row)), out)
+        return sum(each.recordings for each in rows)
+
+    assert add("a.dat,cafe,3,0,1") == 1
+    before = out.read_bytes()
+    for row in ("a.dat,cafe,5,0,1.5", "a.dat,cafe,9,,", "copy.dat,hall,3,0.5,0.7"):
+        with pytest.raises(DataError, match=r"overlap the seconds 0 to 1, labelled 3 as 'a 0-1"):
+            add(row)
+    assert out.read_bytes() == before
+    assert add("a.dat,cafe,3,0,1") == 0
+    assert add("a.dat,cafe,5,1,1.5") == 1
+
+
+def gappy(seed: int) -> bytes:
+    """Two stretches with 4.8 s of silence between them."""
+    clocks = [*range(0, 200_000, 10_000), *range(5_000_000, 5_100_000, 10_000)]
+    return b"".join(
+        bfee(intel_csi(1, 1, 1000 * seed + i), clock=clock) for i, clock in enumerate(clocks)
+    )
+
+
+def test_another_recording_of_the_name_of_a_parted_one_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "rooms.h5"
+    for folder, content in (("a", gappy(1)), ("b", gappy(2)), ("c", take(3, rx=1))):
+        tree(tmp_path / folder, {"cafe/P=1.dat": content})
+    imported(tmp_path / "a", "{room}/P={count}.dat", out, rate=50.0)
+    for folder in ("b", "c"):
+        with pytest.raises(DataError, match="has another recording named 'P=1'"):
+            imported(tmp_path / folder, "{room}/P={count}.dat", out, rate=50.0)
+
+
+def test_a_part_does_not_take_the_name_of_another_file(tmp_path: Path) -> None:
+    files = {"cafe/P=1 part 1.dat": take(1, rx=1), "cafe/P=1.dat": gappy(2)}
+    folder = tree(tmp_path / "in", files)
+    with pytest.raises(DataError, match="has another recording named 'P=1 part 1'"):
+        imported(folder, "{room}/P={count}*.dat", tmp_path / "rooms.h5", rate=50.0)
+
+
+def test_a_room_is_prepared_in_one_way(tmp_path: Path) -> None:
+    folder, out = tree(tmp_path / "in", {"cafe/P=1.dat": take(1)}), tmp_path / "rooms.h5"
+    imported(folder, "{room}/P={count}.dat", out, rate=50.0)
+    with Store(out) as store:
+        assert store.about("cafe")["prepared"] == "gate 0.1, rate 50, longest gap 0.5"
+    tree(folder, {"cafe/P=2.dat": take(2)})
+    for how in ({}, {"rate": 40.0}, {"rate": 50.0, "gate": 0.0}, {"rate": 50.0, "low_pass": 5.0}):
+        with pytest.raises(DataError, match=r"'cafe' was prepared otherwise .*another --out"):
+            imported(folder, "{room}/P={count}.dat", out, **how)
+    assert sum(row.recordings for row in imported(folder, "{room}/P={count}.dat", out, rate=50.0))
+
+
+def test_a_count_is_a_number_of_people(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", {f"cafe/P={'1' * 23}.dat": take(1)})
+    with pytest.raises(DataError, match=r"count '1{23}' is no number of people"):
+        sources_by_pattern(folder, "{room}/P={count}.dat")
+
+
+def test_a_low_pass_needs_even_packets(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": gappy(1)})
+    with pytest.raises(DataError, match=r"P=1.dat: its packets are too uneven .*give --rate"):
+        imported(folder, "{room}/P={count}.dat", tmp_path / "rooms.h5", low_pass=10.0)
+
+
+def test_resampling_does_not_make_up_most_of_a_recording(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": gappy(1)})
+    with pytest.raises(DataError, match=r"30 packets in 5.09 s are too few for a rate of 10000"):
+        imported(folder, "{room}/P={count}.dat", tmp_path / "o.h5", rate=10_000.0, longest_gap=9.0)
 
 
 def test_resampling_parts_recordings_at_gaps(tmp_path: Path) -> None:
@@ -355,3 +429,37 @@ def test_wical_needs_its_layout(tmp_path: Path) -> None:
         import_wical(tree(tmp_path / "in", {"a.csv": b"1"}), tmp_path / "out.h5")
     with pytest.raises(DataError, match=r"expected an .npz with the arrays X, room, sess, y"):
         import_wical(tree(tmp_path / "b", {"a.npz": intel_file(1)}) / "a.npz", tmp_path / "out.h5")
+
+
+def test_wical_of_other_arrays_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    sound = {
+        "X": np.zeros((2, 420), np.float32),
+        "room": np.array(["small", "small"]),
+        "sess": np.array(["sess1", "sess1"]),
+        "y": np.array([0, 1]),
+        "pos": np.array([0, 0]),
+    }
+    np.savez(path, **sound)
+    whole = path.read_bytes()
+    for name, array in (
+        ("room", np.array([1, 2])),
+        ("sess", np.array([1, 2])),
+        ("y", np.array(["a", "b"])),
+        ("pos", np.array(["a", "b"])),
+        ("X", np.full((2, 420), "a")),
+    ):
+        np.savez(path, **{**sound, name: array})
+        with pytest.raises(DataError, match=f"{name} holds .*; expected (text|numbers)"):
+            import_wical(path, tmp_path / "out.h5")
+    np.savez(path, **{**sound, "y": np.array([0, -1])})
+    with pytest.raises(DataError, match="no number of people"):
+        import_wical(path, tmp_path / "out.h5")
+    np.save(tmp_path / "b.npy", sound["X"])
+    with pytest.raises(DataError, match="one array"):
+        import_wical(tmp_path / "b.npy", tmp_path / "out.h5")
+    for damaged in (whole[:200], whole[:1000] + whole[1100:], b"PK\3\4 nothing"):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"expected an .npz with the arrays"):
+            import_wical(path, tmp_path / "out.h5")
+    assert not (tmp_path / "out.h5").exists()

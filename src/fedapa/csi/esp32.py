@@ -11,6 +11,7 @@ Dialects differ in their columns. A header line says which; without one the numb
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -204,32 +205,36 @@ class Esp32Decoder(Decoder):
         ticks = unwrap(clock, 32, self._clock)
         if len(ticks):
             self._clock = (int(clock[-1]), int(ticks[-1]))
-        return [
-            _batch(part, numbered, frames, ticks)
-            for (part, numbered), frames in lines.parts.items()
-        ]
+        return [_batch(kind, frames, ticks) for kind, frames in lines.kinds.items()]
 
 
-def _batch(
-    part: _Part, numbered: bool, frames: "list[_Frame]", ticks: npt.NDArray[np.int64]
-) -> Batch:
-    order = np.argsort(part.tones)
-    pairs = np.array([frame.pairs for frame in frames])  # (packets, 2 × tones)
+def _batch(kind: Kind, frames: "list[_Frame]", ticks: npt.NDArray[np.int64]) -> Batch:
+    pairs = np.array([frame.pairs for frame in frames])  # (packets, tones, 2)
     return Batch(
-        Kind(part.device, part.bandwidth, 1, 1, tuple(sorted(part.tones)), 32 if numbered else 0),
+        kind,
         ticks[[frame.place for frame in frames]] * np.float64(1e-6),
         np.array([frame.rssi for frame in frames], np.float32),
         np.array([frame.number for frame in frames], np.int64),
-        lambda: _complex(pairs, order),
+        lambda: _complex(pairs),
     )
 
 
-def _complex(
-    pairs: npt.NDArray[np.int8], order: npt.NDArray[np.int64]
-) -> npt.NDArray[np.complex64]:
+@lru_cache(maxsize=64)
+def _rising(part: _Part, numbered: bool) -> tuple[Kind, npt.NDArray[np.int64]]:
+    """The kind of a part's frames, and the order that sorts its tones.
+
+    Parts that differ in their order alone are of one kind: their frames stay in the order in which
+    they came.
+    """
+    tones = tuple(sorted(part.tones))
+    kind = Kind(part.device, part.bandwidth, 1, 1, tones, 32 if numbered else 0)
+    return kind, np.argsort(part.tones)
+
+
+def _complex(pairs: npt.NDArray[np.int8]) -> npt.NDArray[np.complex64]:
     """[packets, tones, 1, 1] from pairs with the imaginary part first."""
-    csi = np.empty((len(pairs), len(order)), np.complex64)
-    csi.real, csi.imag = pairs[:, 1::2][:, order], pairs[:, 0::2][:, order]
+    csi = np.empty(pairs.shape[:2], np.complex64)
+    csi.real, csi.imag = pairs[:, :, 1], pairs[:, :, 0]
     return csi[:, :, None, None]
 
 
@@ -246,15 +251,17 @@ class _Lines:
 
     def __init__(self) -> None:
         self.clock: list[int] = []
-        self.parts: dict[tuple[_Part, bool], list[_Frame]] = {}
+        self.kinds: dict[Kind, list[_Frame]] = {}
 
     def add(self, part: _Part, frame: Mapping[str, int], numbers: npt.NDArray[np.int16]) -> str:
         chosen = numbers[2 * part.first : 2 * (part.first + len(part.tones))]
         if chosen.min() < -128 or chosen.max() > 127:
             return "values that are no 8-bit numbers"
         number = frame.get("id", 0) & 0xFFFFFFFF
-        self.parts.setdefault((part, "id" in frame), []).append(
-            _Frame(len(self.clock), frame["rssi"], number, chosen.astype(np.int8))
+        kind, order = _rising(part, "id" in frame)
+        pairs = chosen.astype(np.int8).reshape(-1, 2)[order]  # (tones, 2)
+        self.kinds.setdefault(kind, []).append(
+            _Frame(len(self.clock), frame["rssi"], number, pairs)
         )
         self.clock.append(frame["local_timestamp"] & 0xFFFFFFFF)
         return ""

@@ -65,12 +65,17 @@ class FeitCsiDecoder(Decoder):
     def __init__(self, name: str, *, salvage: bool = False) -> None:
         super().__init__(name, salvage=salvage)
         self._clock: tuple[int, int] | None = None
+        self._stamped: bool | None = None
+        """Whether frames carry the time; the first one decides for all."""
 
     def _decode(self, buffer: memoryview, *, final: bool) -> tuple[list[Batch], int]:
         starts, done = self._walk(buffer, final=final)
         view = np.frombuffer(buffer, np.uint8)
         heads = np.ascontiguousarray(rows(view, starts, _HEADER))
         seconds = self._seconds(heads)
+        if self._stamped and (untimed := seconds == 0).any():
+            self.skip("no time stamp", int(starts[untimed.argmax()]), int(untimed.sum()))
+            starts, heads, seconds = starts[~untimed], heads[~untimed], seconds[~untimed]
         flags = heads[:, 92:96].copy().view("<u4")[:, 0].astype(np.int64)
         tones = heads[:, 52:56].copy().view("<u4")[:, 0].astype(np.int64)
         shape = np.column_stack([flags >> 8 & 63, heads[:, 46], heads[:, 47], tones])
@@ -114,21 +119,23 @@ class FeitCsiDecoder(Decoder):
                 following = _resume(buffer, at)
                 if following is None:
                     # A header may have begun in the last bytes: keep them.
-                    at = end if final else max(at + 1, end - _HEADER + 1)
+                    at = end if final else self.search_on(max(at + 1, end - _HEADER + 1))
                     break
                 at = following
                 continue
             found.append(at)
             at += _HEADER + size
         if final and at < end:
-            self.skip("cut off at the end", at)
+            self.cut_off(at)
             at = end
         return np.array(found, np.int64), at
 
     def _seconds(self, heads: Bytes) -> npt.NDArray[np.float64]:
         """Newer versions stamp the time; older ones have only the card's clock, which overflows."""
         stamped = heads[:, 12:20].copy().view("<u8")[:, 0]
-        if len(stamped) and (stamped > 0).all():
+        if self._stamped is None and len(stamped):
+            self._stamped = bool(stamped[0] > 0)
+        if self._stamped:
             return stamped.astype(np.float64) * 1e-6
         clock = heads[:, 88:92].copy().view("<u4")[:, 0].astype(np.int64)
         ticks = unwrap(clock, 32, self._clock)

@@ -129,7 +129,7 @@ class Intel5300Decoder(Decoder):
                 following = self._resume(buffer, at)
                 if following is None:
                     # A record may have begun in the last bytes: keep them.
-                    at = end if final else max(at + 1, end - 2 - _HEAD)
+                    at = end if final else self.search_on(max(at + 1, end - 2 - _HEAD))
                     break
                 at = following
                 continue
@@ -150,7 +150,7 @@ class Intel5300Decoder(Decoder):
                 single.append(at)
             at = follows
         if final and at < end:
-            self.skip("cut off at the end", at)
+            self.cut_off(at)
             at = end
         found.append(np.array(single, np.int64))
         return np.concatenate(found), at

@@ -70,10 +70,10 @@ class NexmonDecoder(Decoder):
         if self.salvage and (begin := self._walker.find_header(buffer)) != 0:
             # Joined in the middle of something: its header may be here in part, at the end.
             done = max(0, len(buffer) - 11) if begin is None else begin
-            if done:
+            if done and not self.searching(0):
                 self.skip("damaged bytes", 0)
             if begin is None:
-                return [], done
+                return [], self.search_on(done) if done else 0
         while True:
             packets = self._walker.walk(buffer[done:], at=self._at + done)
             parts.append((done, packets))
@@ -83,7 +83,7 @@ class NexmonDecoder(Decoder):
                 break
             following = self._walker.resume(buffer, done)
             if cut_off and following is None:
-                self.skip("cut off at the end", done)
+                self.cut_off(done)
                 done = len(buffer)
                 break
             if packets.damage is not None:
@@ -92,7 +92,7 @@ class NexmonDecoder(Decoder):
                 self.damaged(done, "a packet that reaches beyond the end", "a whole packet")
             if following is None:
                 # The next header may be here in part: keep what could be its beginning.
-                done = len(buffer) if final else max(done + 1, len(buffer) - 128)
+                done = len(buffer) if final else self.search_on(max(done + 1, len(buffer) - 128))
                 break
             done = following
         return self._batches(buffer, Packets.joined(parts), final=final), done
@@ -127,9 +127,10 @@ class NexmonDecoder(Decoder):
         first = frames.first_of_packet()
         if not final:
             last = int(first[-1])
+            held = sound[last:]
             self._held = [
                 (view[s : s + n].tobytes(), float(t))
-                for s, n, t in zip(starts[last:], lengths[last:], times[last:], strict=True)
+                for s, n, t in zip(starts[held], lengths[held], times[held], strict=True)
             ]
             first, frames = first[:-1], frames.until(last)
         return self._assemble(frames, first, base)

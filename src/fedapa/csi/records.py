@@ -90,6 +90,7 @@ class Decoder(abc.ABC):
         self.first_skipped: tuple[int, str] | None = None
         self._rest = b""
         self._at = 0
+        self._searched = -1
 
     def feed(self, data: Buffer) -> list[Batch]:
         """Take the next bytes; return the frames they completed."""
@@ -131,7 +132,22 @@ class Decoder(abc.ABC):
                 f"{self.name}@{self._at + at}: {found}; expected {expected}; the file is damaged "
                 "from there on: copy it again, or read it with salvage to leave damaged parts out"
             )
-        self.skip("damaged bytes", at)
+        if not self.searching(at):
+            self.skip("damaged bytes", at)
+
+    def search_on(self, at: int) -> int:
+        """Damage reaches to the end of the buffer: go on from ``at`` with the next bytes."""
+        self._searched = self._at + at
+        return at
+
+    def searching(self, at: int) -> bool:
+        """Whether what is at ``at`` belongs to damage that was counted with earlier bytes."""
+        return self._at + at == self._searched
+
+    def cut_off(self, at: int) -> None:
+        """The source ends within a record."""
+        if not self.searching(at):
+            self.skip("cut off at the end", at)
 
 
 @lru_cache(maxsize=8)

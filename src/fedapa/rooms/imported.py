@@ -32,6 +32,9 @@ __all__ = [
     "sources_by_pattern",
 ]
 
+_GAP = 0.5
+_FASTEST = 10_000.0
+"""Packets a second; no receiver reports more."""
 _COLUMNS = ("file", "room", "count", "label", "day", "start", "end")
 
 
@@ -62,10 +65,25 @@ class Preparation:
     gate: float = EMPTY
     rate: float | None = None
     """Resample to so many packets a second."""
-    longest_gap: float = 0.5
-    """When resampling: part a recording where nothing came for so many seconds."""
+    longest_gap: float | None = None
+    """When resampling: part a recording where nothing came for so many seconds; None is 0.5."""
     low_pass: float | None = None
     """Hz."""
+
+    @property
+    def summary(self) -> str:
+        """What it does to amplitudes, as noted about a room: one room is prepared in one way."""
+        parts = [f"gate {self.gate:g}"]
+        if self.rate is not None:
+            parts += [f"rate {self.rate:g}", f"longest gap {self.gap:g}"]
+        if self.low_pass is not None:
+            parts.append(f"low-pass {self.low_pass:g}")
+        return ", ".join(parts)
+
+    @property
+    def gap(self) -> float:
+        """The longest gap that resampling bridges."""
+        return _GAP if self.longest_gap is None else self.longest_gap
 
 
 @dataclass
@@ -109,7 +127,7 @@ def sources_by_pattern(folder: Path, pattern: str) -> tuple[list[Source], list[P
             Source(
                 path,
                 room=check_name(found["room"], f"{relative}: room"),
-                label=int(found["count"]) if "count" in names else found["label"],
+                label=_count(found["count"], relative) if "count" in names else found["label"],
                 day=found.get("day", ""),
                 name=_recording_name(relative, found["room"]),
             )
@@ -167,12 +185,15 @@ def sources_by_manifest(path: Path) -> list[Source]:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file, restkey="beyond", strict=True))
+            reader = csv.DictReader(file, restkey="beyond", strict=True)
+            rows, header = list(reader), list(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read as CSV: {error}") from error
     if not rows:
         raise DataError(f"{path}: no rows; expected a header and one row a recording")
     columns = set(rows[0])
+    for column in sorted(name for name in columns if header.count(name) > 1):
+        raise DataError(f"{path}: column '{column}' is there twice; which is it?")
     for column in sorted(columns - set(_COLUMNS) - {"beyond"}):
         raise DataError(f"{path}: column '{column}' is unknown; {nearest(column, _COLUMNS)}")
     if not {"file", "room"} <= columns or ("count" in columns) == ("label" in columns):
@@ -241,21 +262,23 @@ def import_captures(
     ``window`` is noted in the store as the window length that suits these recordings.
     """
     preparation = preparation or Preparation()
+    _check_preparation(preparation)
     _refuse_overlaps(sources)
     digests = {path: _digest(path) for path in sorted({source.path for source in sources})}
     rows: dict[tuple[str, str, str], Imported] = {}
     with append_store(out) as store:
         known = _known(store)
-        taken = {(room, name) for room, name, _ in store.recordings()}
+        taken = _names(store)
         _refuse_mixed_labels(sources, store, out)
+        _refuse_other_preparation(sources, store, preparation, out)
         for number, source in enumerate(sources, 1):
             key = (source.room, source.day, repr(source.label))
             row = rows.setdefault(key, Imported(source.room, source.day, source.label))
             row.files += 1
-            identity = _identity(digests[source.path], source)
-            earlier = known.setdefault(identity, {})
-            _refuse_second_label(source, earlier.values(), out)
-            if source.room in earlier:
+            digest = digests[source.path]
+            earlier = known.setdefault(digest, [])
+            _refuse_second_label(source, earlier, out)
+            if any(source.room == other.room and _same(source, other) for other in earlier):
                 row.known += 1
             elif (source.room, source.name) in taken:
                 raise DataError(
@@ -263,9 +286,9 @@ def import_captures(
                     f"named '{source.name}'; rename the file, or start a new store"
                 )
             else:
-                row.copies += bool(earlier)
-                earlier[source.room] = source
-                notes = {"source": source.path.name, "content": identity}
+                row.copies += any(_same(source, other) for other in earlier)
+                earlier.append(source)
+                notes = {"source": source.path.name, "content": _identity(digest, source)}
                 _add(store, source, row, preparation, notes)
             if progress:
                 progress(number, len(sources))
@@ -287,31 +310,91 @@ def _digest(path: Path) -> str:
 
 
 def _identity(digest: str, source: Source) -> str:
-    return f"{digest} {source.start or 0:g} {'end' if source.end is None else f'{source.end:g}'}"
+    return f"{digest} {source.start or 0.0} {'end' if source.end is None else source.end}"
 
 
-def _known(store: StoreAppender) -> dict[str, dict[str, Source]]:
-    """What was imported before, by content and room."""
-    known: dict[str, dict[str, Source]] = {}
+def _known(store: StoreAppender) -> dict[str, list[Source]]:
+    """What was imported before, by content."""
+    known: dict[str, list[Source]] = {}
     for room, name, notes in store.recordings():
         if "content" in notes:
             label, day = _plain_label(notes["label"]), str(notes["day"])
-            source = Source(Path(str(notes["source"])), room, label, day, name)
-            known.setdefault(str(notes["content"]), {})[room] = source
+            digest, start, end = str(notes["content"]).split(" ")
+            until = None if end == "end" else float(end)
+            path = Path(str(notes["source"]))
+            source = Source(path, room, label, day, name, float(start), until)
+            known.setdefault(digest, []).append(source)
     return known
+
+
+def _names(store: StoreAppender) -> set[tuple[str, str]]:
+    """Rooms and names that are taken; a recording that was parted takes its whole name too."""
+    taken = set()
+    for room, name, notes in store.recordings():
+        taken.add((room, name))
+        if "part" in notes:
+            taken.add((room, name.removesuffix(f" part {notes['part']}")))
+    return taken
 
 
 def _plain_label(value: Any) -> Label:
     return str(value) if isinstance(value, str) else int(value)
 
 
+def _same(one: Source, other: Source) -> bool:
+    return (one.start or 0.0, one.end) == (other.start or 0.0, other.end)
+
+
+def _overlap(one: Source, other: Source) -> bool:
+    return (one.end is None or one.end > (other.start or 0.0)) and (
+        other.end is None or other.end > (one.start or 0.0)
+    )
+
+
+def _stretch(source: Source) -> str:
+    return f"{source.start or 0:g} to {'the end' if source.end is None else f'{source.end:g}'}"
+
+
 def _refuse_second_label(source: Source, earlier: Iterable[Source], out: Path) -> None:
     for other in earlier:
-        if source.label != other.label:
+        there = f"as '{other.name}' of room '{other.room}' in {out.name}"
+        if _same(source, other):
+            if source.label != other.label:
+                raise DataError(
+                    f"{source.path}: labelled {source.label!r}, but the same recording is "
+                    f"labelled {other.label!r} {there}; which is it?"
+                )
+        elif _overlap(source, other):
             raise DataError(
-                f"{source.path}: labelled {source.label!r}, but the same recording is labelled "
-                f"{other.label!r} as '{other.name}' of room '{other.room}' in {out.name}; which "
-                "is it?"
+                f"{source.path}: its seconds {_stretch(source)}, labelled {source.label!r}, "
+                f"overlap the seconds {_stretch(other)}, labelled {other.label!r} {there}; "
+                "import a stretch once, or start a new store"
+            )
+
+
+def _check_preparation(how: Preparation) -> None:
+    if not 0 <= how.gate < 1:
+        raise DataError(f"gate {how.gate:g} is no share; expected 0, to keep all, to below 1")
+    if how.rate is not None and not 0 < how.rate <= _FASTEST:
+        raise DataError(
+            f"rate {how.rate:g} is no rate of packets; expected above 0, at most {_FASTEST:g} a "
+            "second"
+        )
+    if how.longest_gap is not None and how.rate is None:
+        raise DataError("a longest gap needs a rate: only resampling bridges gaps; give --rate too")
+    if not 0 < how.gap < np.inf:
+        raise DataError(f"longest gap {how.gap:g} is no number of seconds above 0")
+
+
+def _refuse_other_preparation(
+    sources: Sequence[Source], store: StoreAppender, how: Preparation, out: Path
+) -> None:
+    for room in sorted({source.room for source in sources} & set(store.rooms())):
+        there = store.about(room).get("prepared", "in a way that is not noted")
+        if there != how.summary:
+            raise DataError(
+                f"{out}: room '{room}' was prepared otherwise ({there}) than asked for now "
+                f"({how.summary}); give the same options, or use another --out"
             )
 
 
@@ -361,9 +444,16 @@ def _add(
         pieces = _Pieces(store, source, preparation)
         parts = pieces.parts()
         for number, part in enumerate(parts):
-            name = source.name if pieces.whole else f"{source.name} part {number + 1}"
+            name, about = source.name, dict(notes)
+            if not pieces.whole:
+                name, about["part"] = f"{source.name} part {number + 1}", number + 1
+            if store.has(source.room, name):
+                raise DataError(
+                    f"{source.path}: room '{source.room}' has another recording named '{name}'; "
+                    "rename the file, or start a new store"
+                )
             packets = store.add_stream(
-                source.room, name, part, label=source.label, day=source.day, notes=notes
+                source.room, name, part, label=source.label, day=source.day, notes=about
             )
             row.recordings += packets > 0
             row.packets += packets
@@ -402,7 +492,7 @@ class _Pieces:
         evened = (
             (everything,)
             if self._how.rate is None
-            else resample(everything, rate=self._how.rate, longest_gap=self._how.longest_gap)
+            else resample(everything, rate=self._how.rate, longest_gap=self._how.gap)
         )
         self.whole = len(evened) == 1
         for part in evened:
@@ -414,10 +504,16 @@ class _Pieces:
 
     def _smoothed(self, part: Amplitudes) -> Amplitudes:
         assert self._how.low_pass is not None
+        if self._how.rate is not None:
+            return low_pass(part, cutoff=self._how.low_pass, rate=self._how.rate)
         steps = np.diff(part.timestamps)
         usual = float(np.median(steps)) if len(steps) else 0.0
-        rate = self._how.rate or (1 / usual if usual > 0 else 0.0)
-        return low_pass(part, cutoff=self._how.low_pass, rate=rate)
+        if (np.abs(steps - usual) > usual / 2).any():
+            raise DataError(
+                f"{self._source.path}: its packets are too uneven for a low-pass, {steps.min():g} "
+                f"to {steps.max():g} s apart; give --rate to put them onto an even grid first"
+            )
+        return low_pass(part, cutoff=self._how.low_pass, rate=1 / usual if usual > 0 else 0.0)
 
     def _cleaned(self) -> Iterator[Amplitudes]:
         origin: float | None = None
@@ -448,6 +544,7 @@ class _Pieces:
             "bandwidth": capture.bandwidth,
             "subcarriers": cleaned.subcarriers,
             "links": links,
+            "prepared": self._how.summary,
         }
         if room not in self._store.rooms():
             self._store.add_room(room, synthetic=capture.synthetic, about=about)

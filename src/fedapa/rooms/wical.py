@@ -8,6 +8,8 @@ differently on another day, and that is what the federation is for.
 
 import re
 import warnings
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from fedapa.windows.store import check_name, write_store
 __all__ = ["import_wical"]
 
 _FEATURES = 420
-_PATH = re.compile(r"(?:.*/)?(?P<room>[^/]+)/sess(?P<day>[^/]+)/P=(?P<count>\d+)\.csv")
+_PATH = re.compile(r"(?:.*/)?(?P<room>[^/]+)/sess(?P<day>[^/]+)/P=(?P<count>\d{1,6})\.csv")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,18 +90,27 @@ def _checked(values: npt.NDArray[np.float32], place: str) -> npt.NDArray[np.floa
 
 
 def _from_npz(path: Path) -> Iterator[_Recording]:
+    names = ("X", "room", "sess", "y", "pos")
+    expected = f"{path}: expected an .npz with the arrays X, room, sess, y and pos"
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            features, room, day, count, place = (
-                arrays[name] for name in ("X", "room", "sess", "y", "pos")
-            )
-    except (OSError, KeyError, ValueError) as error:
-        raise DataError(
-            f"{path}: expected an .npz with the arrays X, room, sess, y and pos: {error}"
-        ) from error
+        # Opened here: numpy leaves the file of a damaged archive open.
+        with path.open("rb") as file:
+            arrays = np.load(file, allow_pickle=False)
+            if isinstance(arrays, np.ndarray):
+                raise DataError(f"{expected}; this is one array, an .npy")
+            features, room, day, count, place = (arrays[name] for name in names)
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{expected}: {error}") from error
+    kinds = ("fiu", "U", "U", "iu", "iuf")
+    for name, array, kind in zip(names, (features, room, day, count, place), kinds, strict=True):
+        if array.dtype.kind not in kind:
+            wanted = "text" if kind == "U" else "numbers"
+            raise DataError(f"{path}: {name} holds {array.dtype}; expected {wanted}")
     features = _checked(np.asarray(features, np.float32), str(path))
     if not all(array.shape == (len(features),) for array in (room, day, count, place)):
         raise DataError(f"{path}: X has {len(features)} rows, another array has not")
+    if not ((count >= 0) & (count < 10**6)).all():
+        raise DataError(f"{path}: y holds what is no number of people")
     keys = np.char.add(np.char.add(room, "\n"), day)
     for key in np.unique(keys):
         for people in np.unique(count[keys == key]):

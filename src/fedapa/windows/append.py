@@ -34,6 +34,10 @@ class StoreAppender(StoreWriter):
         """What is noted about a room."""
         return dict(self._file[room].attrs)
 
+    def has(self, room: str, name: str) -> bool:
+        """Whether a room has a recording of that name."""
+        return room in self._file and name in self._file[room]
+
     def recordings(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Room, recording and what is noted about it, for all that is there already."""
         for room in self.rooms():

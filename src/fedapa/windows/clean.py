@@ -26,6 +26,9 @@ EMPTY = 0.1
 Real frames that fill their band stay above 0.6; half-filled ones came up to 0.083.
 """
 
+_MOST_MADE_UP = 100
+"""Packets of an even grid for each one that was recorded."""
+
 
 @dataclass(frozen=True, eq=False)
 class Amplitudes:
@@ -89,8 +92,8 @@ def resample(
     Where no packet came for longer than ``longest_gap`` seconds nothing is made up: the recording
     is parted there. Parts of a single packet are left out and counted.
     """
-    if not rate > 0 or not longest_gap > 0:
-        raise DataError(f"rate {rate} and longest gap {longest_gap} must be above 0")
+    if not 0 < rate < np.inf or not 0 < longest_gap < np.inf:
+        raise DataError(f"rate {rate} and longest gap {longest_gap} must be above 0 and finite")
     steps = np.diff(cleaned.timestamps)
     if (steps < 0).any():
         place = int((steps < 0).argmax()) + 1
@@ -109,6 +112,11 @@ def resample(
         if len(times) < 2:
             dropped["alone between two gaps"] += len(times)
             continue
+        if (times[-1] - times[0]) * rate > _MOST_MADE_UP * len(times):
+            raise DataError(
+                f"{len(times)} packets in {times[-1] - times[0]:g} s are too few for a rate of "
+                f"{rate:g} a second: more than {_MOST_MADE_UP} of each would be made up"
+            )
         grid = times[0] + np.arange(int((times[-1] - times[0]) * rate + 1e-6) + 1) / rate
         parts.append((grid, _interpolate(grid, times, rows)))
     return tuple(
