@@ -48,6 +48,8 @@ def measure() -> dict[str, Any]:
     for name, nets in NETS.items():
         with tempfile.TemporaryDirectory() as folder:
             figures[name] = _compare(make_rooms(Path(folder), nets), TURNS[name], Path(folder))
+        peak = max(peak, gemm_gflops())  # a busy moment must not pass for a slow machine
+    for name in NETS:
         figures[name]["share_of_gemm"] = round(figures[name].pop("gflops") / peak, 3)
     return {**figures, "gemm_gflops": round(peak, 1)}
 
