@@ -1,5 +1,6 @@
 """FedAvg: the mean by hand, BatchNorm included, and what unequal nets share."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,19 @@ def test_sharing_all_refuses_unequal_nets_by_name(make_rooms: MakeRooms) -> None
     ):
         FedAvg(sharing="all").open([room.card for room in rooms], Key(0))
     FedAvg(sharing="all").open([room.card for room in make_rooms()], Key(0))
+
+
+def test_nets_of_one_name_and_other_shapes_are_refused_before_training(
+    make_rooms: MakeRooms,
+) -> None:
+    """Two MLPs for 8 and for 10 features: no mean of their first layers exists."""
+    rooms = [
+        make_rooms(((0, 1),), shape=(features,), architecture="mlp")[0] for features in (8, 10)
+    ]
+    cards = [replace(room.card, name=f"room {index}") for index, room in enumerate(rooms)]
+    with pytest.raises(RosterError, match=r"room 1's encoder\.first\.weight is \(256, 10\)"):
+        FedAvg().open(cards, Key(0))
+    FedAvg(sharing="matching").open(cards, Key(0))
 
 
 def test_one_room_alone_is_local(make_rooms: MakeRooms, tmp_path: Path) -> None:

@@ -90,7 +90,11 @@ def test_the_paper_preset_has_the_papers_hyperparameters() -> None:
         ({"training": {"lerning_rate": 1}}, "did you mean 'learning_rate'?"),
         ({"model": {"widht": 3}}, "model.widht: unknown key; did you mean 'width'?"),
         ({"algorithm": {"name": "fedapa", "temprature": 1}}, "did you mean 'temperature'?"),
-        ({"algorithm": {"name": "local", "temperature": 1}}, "algorithm 'local': temperature"),
+        (
+            {"algorithm": {"name": "local", "temperature": 1}},
+            "algorithm 'local': temperature: unknown key; there are none",
+        ),
+        ({"algorithm": {"name": "fedavg", "attraction": 1}}, "unknown key; known: sharing"),
         ({"algorithm": "fedappa"}, "algorithm 'fedappa' is unknown; did you mean 'fedapa'?"),
         ({"algorithm": {"temperature": 1}}, "no name given"),
         ({"rounds": 0}, "rounds: input should be greater than or equal to 1 (got 0)"),

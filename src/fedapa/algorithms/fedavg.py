@@ -68,13 +68,14 @@ class FedAvg(Algorithm):
         if self.sharing == "all":
             self._refuse_unequal(roster)
         slots = {card.name: self._slots(card) for card in roster}
+        self._refuse_mixed_slots(roster, slots)
         partners = _partners(slots)
         if len(slots) > 1 and not partners.any():
             first, second = sorted(slots)[:2]
             raise RosterError(
                 f"{self.title} with sharing = '{self.sharing}' averages nothing here: no array of "
-                f"{first} is shared with {second} or any other room; use another sharing "
-                "(architecture, matching, head), equal nets, or algorithm = 'fedapa'"
+                f"{first} is shared with {second} or any other room; use another "
+                "sharing, equal nets, or algorithm = 'fedapa'"
             )
         return {"slots": slots, "partners": partners, "merged": {}}
 
@@ -87,6 +88,20 @@ class FedAvg(Algorithm):
         if self.sharing == "head":
             names = [name for name in names if name.startswith("classifier.")]
         return {name: f"{name} {'x'.join(map(str, shapes[name]))}" for name in names}
+
+    def _refuse_mixed_slots(self, roster: Roster, slots: Mapping[str, Mapping[str, str]]) -> None:
+        """Nets of one name may still differ, e.g. by their number of features."""
+        first: dict[str, tuple[str, tuple[int, ...]]] = {}
+        for card in roster:
+            shapes = self.arrays(card)
+            for name, slot in slots[card.name].items():
+                owner, shape = first.setdefault(slot, (card.name, tuple(shapes[name])))
+                if tuple(shapes[name]) != shape:
+                    raise RosterError(
+                        f"{self.title} with sharing = '{self.sharing}': {card.name}'s {name} is "
+                        f"{tuple(shapes[name])}, {owner}'s is {shape}; use sharing = 'matching' or "
+                        "algorithm = 'fedapa'"
+                    )
 
     def _refuse_unequal(self, roster: Roster) -> None:
         first, *others = roster

@@ -7,7 +7,7 @@ every value, also those left to default, so that ``fedapa run plan.toml`` repeat
 import inspect
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -242,7 +242,8 @@ def _sentence(error: ErrorDetails, root: type, place: str = "") -> str:
     path = [str(word) for word in error["loc"]]
     where = place + ".".join(path)
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"{where}: unknown key; {nearest(path[-1], _keys_at(root, path[:-1]))}"
+        known = _keys_at(root, path[:-1])
+        return f"{where}: unknown key; {nearest(path[-1], known) if known else 'there are none'}"
     message = error["msg"].removeprefix("Value error, ")
     return f"{where}: {message[0].lower()}{message[1:]} (got {error['input']!r})"
 
@@ -253,4 +254,4 @@ def _keys_at(root: type, path: Sequence[str]) -> list[str]:
     section = sections.get(path[0], root) if path else root
     if issubclass(section, BaseModel):
         return list(section.model_fields)
-    return [name for name in getattr(section, "__dataclass_fields__", {}) if name != "training"]
+    return [f.name for f in fields(section) if f.name != "training"]  # type: ignore[arg-type]
