@@ -1,6 +1,7 @@
 """What many tests share: a cache of their own, and rooms small enough to train in milliseconds."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -38,6 +39,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+def hear_ctrl_c() -> None:
+    """For ``preexec_fn``: shells start background jobs deaf to SIGINT, and children inherit it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 MakeRooms = Callable[..., list[Room]]

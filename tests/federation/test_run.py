@@ -21,7 +21,7 @@ from fedapa import files as files_module
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.federation.run import Progress, Run, prepare_rooms
 from fedapa.windows.store import write_store
-from tests.conftest import MakeRooms, MakeStore
+from tests.conftest import MakeRooms, MakeStore, hear_ctrl_c
 
 SAME = ("rounds.jsonl", "plan.toml", "data.json", "summary.json", "checkpoint")
 
@@ -214,6 +214,7 @@ def test_ctrl_c_ends_at_once_with_a_word_about_resuming(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=hear_ctrl_c,
     )
     deadline = time.monotonic() + 120
     while not (out / "plan.toml").exists() and time.monotonic() < deadline:
@@ -221,7 +222,10 @@ def test_ctrl_c_ends_at_once_with_a_word_about_resuming(
     time.sleep(5)
     children = _children(process.pid)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    try:
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert said.strip().endswith("a run goes on with --resume")
     assert _gone(children)

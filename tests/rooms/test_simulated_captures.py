@@ -14,6 +14,7 @@ from fedapa.errors import DataError, PlanError
 from fedapa.rooms.own import changed_preset
 from fedapa.rooms.simulated import Preset, preset_of, write_simulated
 from fedapa.rooms.simulated_captures import write_simulated_captures
+from tests.conftest import hear_ctrl_c
 
 
 def tiny() -> Preset:
@@ -93,6 +94,7 @@ def test_ctrl_c_leaves_nothing_behind(workers: str, tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=os.environ,
+        preexec_fn=hear_ctrl_c,
     )
     try:
         until = time.monotonic() + 120
