@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from fedapa.algorithms.fedala import FedALA, mix
+from fedapa.errors import RosterError
 from fedapa.learning.fit import Training
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
@@ -107,3 +108,11 @@ def test_the_first_time_lasts_until_settled_then_one_epoch(
         passes.clear()
         algorithm.receive(room, state, merged, round_number(3))
         assert passes == [0.8]
+
+
+def test_more_tensors_than_a_net_has_are_refused(make_rooms: MakeRooms) -> None:
+    """Middle has 2 · 3 in its blocks, 2 in its head and 2 in its classifier: 10."""
+    cards = [room.card for room in make_rooms()]
+    FedALA(tensors=10).open(cards, Key(0))
+    with pytest.raises(RosterError, match="room 0's net has 10 parameter tensors; use 1 to 10"):
+        FedALA(tensors=11).open(cards, Key(0))

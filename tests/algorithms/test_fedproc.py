@@ -61,3 +61,11 @@ def test_round_one_is_fedavg_and_round_two_is_not(make_rooms: MakeRooms) -> None
     theirs.play(1)
     assert encode(ours.server["merged"]) != encode(theirs.server["merged"])
     assert ours.reports["room 0"]["alpha"] == pytest.approx(2 / 3)
+
+
+def test_the_first_round_is_recorded_as_cross_entropy(make_rooms: MakeRooms) -> None:
+    """No mean prototype exists yet, so no share of the loss is a contrast."""
+    room, algorithm = make_rooms()[0], FedProc(training=QUICKLY)
+    _, _, report = algorithm.train(room, algorithm.join(room, Key(0)), round_number(1))
+    assert report["alpha"] == 0
+    assert report["loss"] == report["loss_ce"]

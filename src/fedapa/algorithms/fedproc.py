@@ -83,7 +83,8 @@ class FedProc(FedAvg):
         model, state, report = self.fit(room, state, round, self.objective(room, state, round))
         _, prototypes = measure(room, model, minimum_samples=self.minimum_samples)
         upload = {**self.upload(room, state), **prototypes}
-        return state, upload, {**report, "alpha": contrast_share(round)}
+        alpha = contrast_share(round) if "mean" in state else 0.0  # before any p̄ it is CE alone
+        return state, upload, {**report, "alpha": alpha}
 
     def objective(self, room: Room, state: RoomState, round: Round) -> Objective:
         """α_t·L_con + (1 − α_t)·CE."""
