@@ -1,0 +1,307 @@
+"""Results: an experiment as data, every seed kept, and the statistics that are read from it.
+
+An experiment holds settings (e.g. statistical and model heterogeneity), a setting holds rows
+(algorithms, or values of a swept parameter), a row holds one outcome a seed. A figure at horizon h
+is the mean of the last five rounds up to h, never a best round.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from fedapa.errors import RunError
+from fedapa.evaluation.record import LAST, average, over_rooms
+from fedapa.files import write_text
+
+__all__ = [
+    "Outcome",
+    "Paired",
+    "Results",
+    "Row",
+    "Setting",
+    "Spread",
+    "outcome_at",
+    "paired",
+    "spread",
+]
+
+FORMAT = 1
+CONFIDENCE = 0.95
+STANDSTILL = 0.005
+"""Half a point: a curve that rises by less from its third quarter to its last has stopped."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds and its standard deviation (n − 1; none for a single seed)."""
+
+    mean: float
+    deviation: float | None
+    number: int
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A difference, seed by seed, and the 95 % interval of its mean (Student's t)."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    number: int
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves zero out."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Mean and standard deviation over seeds."""
+    found = np.asarray(values, np.float64)
+    deviation = float(found.std(ddof=1)) if len(found) > 1 else None
+    return Spread(float(found.mean()), deviation, len(found))
+
+
+def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
+    """first − second, pair by pair: d̄ ± t(0.975, n − 1)·s/√n."""
+    difference = np.asarray(first, np.float64) - np.asarray(second, np.float64)
+    number, mean = len(difference), float(difference.mean())
+    if number < 2:
+        return Paired(mean, None, None, number)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, number - 1)) * float(
+        difference.std(ddof=1) / math.sqrt(number)
+    )
+    return Paired(mean, mean - half, mean + half, number)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of one row: what it reached, round by round and at the horizons."""
+
+    seed: int
+    run: str
+    """The run's folder, relative to the output directory."""
+    commit: str
+    curve: Mapping[str, Sequence[float]]
+    """metric → its mean over rooms after each round."""
+    bytes: Sequence[int]
+    """Bytes moved by all rooms up to each round, both ways."""
+    at: Mapping[str, Mapping[str, Any]]
+    """horizon → {"mean": metrics, "std": over rooms, "rooms": {room: metrics}}."""
+    scored: Sequence[int] | None = None
+    """The rounds whose score is the row's own, where not every round is (fine-tuned copies)."""
+
+    @property
+    def rounds(self) -> int:
+        """How many it ran."""
+        return len(self.bytes)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table or one curve of a figure."""
+
+    name: str
+    title: str
+    group: str
+    """"paper", "more" (algorithms that the paper does not compare), "control", "blind", "sweep"."""
+    outcomes: Sequence[Outcome]
+    value: float | str | None = None
+    """The swept parameter's, in sweeps."""
+    moves: bool = True
+    """Whether its bytes mean anything: blind rows and pooled training move no messages."""
+
+    def metrics(self, horizon: int, metric: str) -> list[float] | None:
+        """One figure a seed; none where a run is shorter or the metric does not exist."""
+        found = [outcome.at.get(str(horizon), {}).get("mean", {}) for outcome in self.outcomes]
+        return [each[metric] for each in found] if all(metric in each for each in found) else None
+
+    def room(self, horizon: int, room: str, metric: str) -> list[float] | None:
+        """One room's figures, a seed each."""
+        found = [
+            outcome.at.get(str(horizon), {}).get("rooms", {}).get(room, {})
+            for outcome in self.outcomes
+        ]
+        return [each[metric] for each in found] if all(metric in each for each in found) else None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Rows under equal conditions: same rooms, same nets, same splits."""
+
+    name: str
+    title: str
+    rounds: int
+    """What "all" of the rounds are; a long horizon may come after."""
+    horizons: Sequence[int]
+    rows: Sequence[Row]
+    data: Mapping[str, Any]
+    """What a run says of its data: source, synthetic, split, classes, window shape, rooms."""
+
+    def row(self, name: str) -> Row | None:
+        """A row by its name."""
+        return next((row for row in self.rows if row.name == name), None)
+
+    def against(
+        self, row: Row, other: Row, horizon: int, metric: str = "accuracy"
+    ) -> Paired | None:
+        """The paired difference row − other over their common seeds; none where one has none."""
+        seeds = [outcome.seed for outcome in row.outcomes]
+        if seeds != [outcome.seed for outcome in other.outcomes]:
+            return None
+        mine, theirs = row.metrics(horizon, metric), other.metrics(horizon, metric)
+        return None if mine is None or theirs is None else paired(mine, theirs)
+
+    def rooms_led(self, row: Row, other: Row, horizon: int) -> tuple[int, int] | None:
+        """In how many of all (seed, room) pairs the row's accuracy is higher; ties are no lead."""
+        led = total = 0
+        for room in self.data["rooms"]:
+            mine, theirs = (
+                row.room(horizon, room, "accuracy"),
+                other.room(horizon, room, "accuracy"),
+            )
+            if mine is None or theirs is None or len(mine) != len(theirs):
+                return None
+            led += sum(a > b for a, b in zip(mine, theirs, strict=True))
+            total += len(mine)
+        return led, total
+
+
+@dataclass(frozen=True)
+class Results:
+    """An experiment's results; ``save`` and ``load`` keep every seed."""
+
+    experiment: str
+    title: str
+    preset: str
+    settings: Sequence[Setting]
+    seeds: Sequence[int]
+    environment: Mapping[str, Any]
+    parameter: str = ""
+    """What a sweep varies, e.g. "width D"."""
+    notes: Sequence[str] = field(default_factory=tuple)
+    averaged: int = LAST
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether any room was simulated."""
+        return any(setting.data["synthetic"] for setting in self.settings)
+
+    @property
+    def commits(self) -> list[str]:
+        """The commits its runs were made from, each once."""
+        return sorted(
+            {
+                outcome.commit
+                for setting in self.settings
+                for row in setting.rows
+                for outcome in row.outcomes
+            }
+        )
+
+    def save(self, path: Path) -> None:
+        """Write them as JSON, whole or not at all."""
+        document = {"format": FORMAT, "data": self.kind, **asdict(self)}
+        write_text(path, json.dumps(_rounded(document), indent=None, sort_keys=True) + "\n")
+
+    @property
+    def kind(self) -> str:
+        """SIMULATED or real."""
+        return "SIMULATED" if self.synthetic else "real"
+
+    @classmethod
+    def load(cls, path: Path) -> "Results":
+        """Read what ``save`` wrote."""
+        try:
+            document = json.loads(path.read_text())
+            if document.pop("format") != FORMAT:
+                raise RunError(f"{path}: is of another format; make it again with --resume")
+            document.pop("data")
+            document["settings"] = [_setting(each) for each in document["settings"]]
+            return cls(**document)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path}: holds no results ({error}); make them again") from error
+
+
+def outcome_at(
+    records: Sequence[Mapping[str, Any]], horizon: int, scored: Sequence[int] | None = None
+) -> dict[str, Any] | None:
+    """The figures at a horizon: the mean of the last five rounds up to it.
+
+    Args:
+        records: a run's records, round 1 first.
+        horizon: the round to look back from.
+        scored: only these rounds count, where given; none of them in the window gives none.
+    """
+    if horizon > len(records):
+        return None
+    last = [
+        record
+        for record in records[max(0, horizon - LAST) : horizon]
+        if scored is None or record["round"] in scored
+    ]
+    if not last:
+        return None
+    rooms = {room: average([each["rooms"][room] for each in last]) for room in last[-1]["rooms"]}
+    even = dict.fromkeys(rooms, 1)
+    whole = over_rooms(rooms, even)
+    return {"mean": whole["mean"], "std": whole["std"], "rooms": rooms}
+
+
+def running_mean(values: Sequence[float]) -> list[float]:
+    """The mean of the last five values up to each: what a figure at that round would be."""
+    whole = np.concatenate([[0.0], np.cumsum(np.asarray(values, np.float64))])
+    ends = np.arange(1, len(whole))
+    starts = np.maximum(0, ends - LAST)
+    return [float(value) for value in (whole[ends] - whole[starts]) / (ends - starts)]
+
+
+def reached(outcome: Outcome, accuracy: float) -> tuple[int, int] | None:
+    """The first round whose five-round mean is at least ``accuracy``, and the bytes up to it."""
+    if outcome.scored is not None:
+        return None
+    means = running_mean(outcome.curve["accuracy"])
+    for number, mean in enumerate(means, start=1):
+        if number >= LAST and mean >= accuracy:
+            return number, int(outcome.bytes[number - 1])
+    return None
+
+
+def still_gaining(row: Row) -> float | None:
+    """How much a row's accuracy rose from the third to the last quarter of its rounds.
+
+    The mean over seeds; below half a point the row is said to have stopped improving.
+    """
+    rises = []
+    for outcome in row.outcomes:
+        values = np.asarray(outcome.curve["accuracy"], np.float64)
+        quarter = len(values) // 4
+        if quarter < 2:
+            return None
+        rises.append(values[-quarter:].mean() - values[-2 * quarter : -quarter].mean())
+    return float(np.mean(rises))
+
+
+def _setting(values: Mapping[str, Any]) -> Setting:
+    rows = [
+        Row(**{**row, "outcomes": [Outcome(**outcome) for outcome in row["outcomes"]]})
+        for row in values["rows"]
+    ]
+    return Setting(**{**values, "rows": rows})
+
+
+def _rounded(value: Any) -> Any:
+    """Six decimals are finer than any test split can tell apart, and half the file."""
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, Mapping):
+        return {key: _rounded(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(below) for below in value]
+    return value
