@@ -28,7 +28,7 @@ from fedapa.federation.participant import Participant, Reply, Request
 from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Room
 
-__all__ = ["InProcess", "available_cores", "keep_memory"]
+__all__ = ["InProcess", "available_cores", "keep_memory", "start_worker"]
 
 
 def available_cores() -> int:
@@ -157,6 +157,11 @@ _SERVED: _Served | None = None
 def _start_worker(served: _Served) -> None:
     global _SERVED
     _SERVED = served
+    start_worker()
+
+
+def start_worker() -> None:
+    """Make a spawned process a worker: one thread, deaf to Ctrl-C, gone when its parent is."""
     torch.set_num_threads(1)
     keep_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle

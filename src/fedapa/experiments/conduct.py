@@ -1,0 +1,376 @@
+"""Carry an experiment out: every run once, all cores, interrupted at any point and gone on with.
+
+::
+
+    OUT/runs/ALGORITHM-DIGEST/   one run, shared by all experiments that need it
+    OUT/EXPERIMENT/results.json  every seed; beside it tables, figures and a page
+
+The digest is of the plan and of the data's content: a changed file or simulator is another run.
+Runs are independent, so each has a process of its own, and as many go on as there are cores.
+"""
+
+import hashlib
+import multiprocessing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedapa.algorithms import find
+from fedapa.algorithms.algorithm import Round
+from fedapa.algorithms.fine_tuning import is_due
+from fedapa.errors import PlanError, RunError
+from fedapa.evaluation.metrics import METRICS
+from fedapa.evaluation.results import Outcome, Results, Row, Setting, outcome_at
+from fedapa.experiments.experiment import Base, Case, Experiment, Nets, horizons
+from fedapa.federation import rounds
+from fedapa.federation.engines.in_process import InProcess, available_cores, start_worker
+from fedapa.federation.plan import Plan
+from fedapa.federation.run import Run, check_batches, environment, prepare_rooms, run
+from fedapa.randomness import Key
+from fedapa.rooms.simulated import preset_hash, preset_of
+from fedapa.windows.store import Store
+
+__all__ = ["Conducted", "Show", "conduct", "holds_features"]
+
+Show = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and of how much."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conducted:
+    """A carried out experiment."""
+
+    experiment: Experiment
+    results: Results
+    folders: Mapping[tuple[str, str, int], Path]
+    """(setting, row, seed) → the run's folder."""
+
+    @cached_property
+    def runs(self) -> dict[tuple[str, str, int], Run]:
+        """The runs themselves."""
+        return {key: Run.load(folder) for key, folder in self.folders.items()}
+
+
+def conduct(
+    experiment: Experiment,
+    base: Base,
+    *,
+    seeds: int,
+    out: Path,
+    resume: bool = False,
+    workers: int | None = None,
+    show: Show = lambda *_: None,
+) -> Conducted:
+    """Do the runs that are missing and collect all of them.
+
+    Args:
+        experiment: what to compare.
+        base: preset, data, split, rounds.
+        seeds: how many; they are 0, 1, 2, …
+        out: the directory of runs and results; other experiments there share their runs.
+        resume: go on with unfinished runs there, and make results again that are there.
+        workers: runs side by side; by default one a core.
+        show: called as work goes on.
+    """
+    if seeds < 1:
+        raise PlanError(f"seeds {seeds}: at least one is needed")
+    plans = {
+        (nets.name, case.name, seed): experiment.plan(base, nets, case, seed)
+        for nets in experiment.settings
+        for case in experiment.cases(base.plan)
+        for seed in range(seeds)
+    }
+    content = _content(base.plan)
+    folders = {key: out / "runs" / folder_name(plan, content) for key, plan in plans.items()}
+    missing = {
+        folders[key]: plan
+        for key, plan in plans.items()
+        if not (folders[key] / "summary.json").is_file()
+    }
+    if not resume:
+        _refuse_leftovers(out, experiment, missing)
+    _check(missing.values(), show)
+    _carry_out(missing, available_cores() if workers is None else max(1, workers), show)
+    settings = [
+        _setting(experiment, base, nets, folders, seeds=seeds, out=out)
+        for nets in experiment.settings
+    ]
+    results = Results(
+        experiment=experiment.name,
+        title=experiment.title,
+        preset=base.preset,
+        settings=settings,
+        seeds=list(range(seeds)),
+        environment=environment(workers),
+        parameter=experiment.parameter,
+        notes=list(experiment.notes),
+    )
+    (out / experiment.name).mkdir(parents=True, exist_ok=True)
+    results.save(out / experiment.name / "results.json")
+    return Conducted(experiment, results, folders)
+
+
+def holds_features(file: str | None) -> bool:
+    """Whether a store holds feature vectors instead of packets; simulated rooms do not."""
+    if file is None:
+        return False
+    with Store(Path(file)) as store:
+        return any(take.is_features for room in store.rooms for take in store.recordings(room))
+
+
+def folder_name(plan: Plan, content: str) -> str:
+    """A run's folder: its algorithm, and a digest of everything that decides its numbers."""
+    document = plan.document()
+    document["data"]["file"] = content  # the same file by another path is the same run
+    text = Plan(**document).toml()
+    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    return f"{plan.algorithm['name']}-{digest}"
+
+
+def _content(plan: Plan) -> str:
+    """What the data is, by its content."""
+    if plan.data.file is None:
+        return f"simulated {preset_hash(preset_of(plan.data.simulated))}"
+    path = Path(plan.data.file)
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()[:24]
+    except OSError as error:
+        raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _refuse_leftovers(out: Path, experiment: Experiment, missing: Mapping[Path, Plan]) -> None:
+    if (out / experiment.name / "results.json").is_file():
+        raise RunError(
+            f"{out / experiment.name}: already holds results; add --resume to complete or renew "
+            "them from the runs there, or choose another --out"
+        )
+    begun = [folder for folder in missing if folder.is_dir() and any(folder.iterdir())]
+    if begun:
+        raise RunError(
+            f"{out}: holds {len(begun)} unfinished runs of this experiment (e.g. "
+            f"{begun[0].name}); go on with --resume or choose another --out"
+        )
+
+
+def _check(plans: Iterable[Plan], show: Show) -> None:
+    """Make the data ready and refuse what no run could do, before any run has cost time."""
+    prepared: dict[str, Any] = {}
+    seen = set()
+    for plan in plans:
+        document = plan.document()
+        rooms_of = repr((document["data"], document["model"], document.get("classes")))
+        if rooms_of not in prepared:
+            prepared[rooms_of] = prepare_rooms(
+                plan, lambda now: show(now.stage, now.done, now.total), workers=None
+            )
+        if (rooms_of, repr(document["algorithm"])) not in seen:
+            seen.add((rooms_of, repr(document["algorithm"])))
+            check_batches(prepared[rooms_of], plan.training.batch_size)
+            algorithm = plan.build()
+            engine = InProcess(algorithm, prepared[rooms_of], run="", folder=Path(), workers=0)
+            rounds.begin(algorithm, engine, plan)
+
+
+def _carry_out(missing: Mapping[Path, Plan], workers: int, show: Show) -> None:
+    """Run what is missing, several at a time, the longest first."""
+    if not missing:
+        return
+    total = sum(plan.rounds for plan in missing.values())
+    order = sorted(missing.items(), key=lambda item: (-_work(item[1]), item[0]))
+    others = {process.pid for process in multiprocessing.active_children()}
+    pool = ProcessPoolExecutor(
+        min(workers, len(missing)),
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=start_worker,
+    )
+    try:
+        jobs = {pool.submit(_one, plan.document(), folder): folder for folder, plan in order}
+        pending: set[Future[None]] = set(jobs)
+        while pending:
+            done, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
+            for job in done:
+                _finished(job, jobs[job])
+            show(
+                f"{len(jobs) - len(pending)} of {len(jobs)} runs",
+                sum(min(_rounds_done(folder), plan.rounds) for folder, plan in missing.items()),
+                total,
+            )
+    except BaseException:
+        # Nobody waits for runs of an experiment that is given up: they may train for minutes.
+        for process in multiprocessing.active_children():
+            if process.pid not in others:
+                process.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _work(plan: Plan) -> int:
+    """Roughly the epochs of a run; those that fine-tune copies do so at ten rounds."""
+    extra = 10 * int(plan.algorithm.get("fine_tuning_epochs", 0))
+    return plan.rounds * plan.training.epochs + extra
+
+
+def _finished(job: "Future[None]", folder: Path) -> None:
+    try:
+        job.result()
+    except BrokenProcessPool as error:
+        raise RunError(
+            f"{folder}: its process died; out of memory? Use fewer --workers and --resume"
+        ) from error
+
+
+def _rounds_done(folder: Path) -> int:
+    try:
+        return (folder / "rounds.jsonl").read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+def _one(document: Mapping[str, Any], folder: Path) -> None:
+    run(Plan(**document), out=folder, resume=True, workers=0)
+
+
+# ---- from runs to results -----------------------------------------------------------------------
+
+
+def _setting(
+    experiment: Experiment,
+    base: Base,
+    nets: Nets,
+    folders: Mapping[tuple[str, str, int], Path],
+    *,
+    seeds: int,
+    out: Path,
+) -> Setting:
+    marks = horizons(base)
+    rows: list[Row] = []
+    data: Mapping[str, Any] = {}
+    blind: list[Mapping[str, Any]] = []
+    for case in experiment.cases(base.plan):
+        runs = [Run.load(folders[nets.name, case.name, seed]) for seed in range(seeds)]
+        if not rows:
+            data = runs[0].data
+            blind = [each.summary["blind"] for each in runs]
+        rows.append(_row(experiment, case, runs, marks, out))
+        # A fine-tuned copy's second net is the merged one, which FedAvg's row shows.
+        tuned = "fine_tuning_epochs" in runs[0].plan.algorithm
+        seconds = set() if tuned else set.intersection(*(_seconds(each) for each in runs))
+        for second in sorted(seconds):
+            rows.append(_row(experiment, case, runs, marks, out, second=second))
+    for name, title in (("constant", "Always the commonest class"), ("prior", "Class frequencies")):
+        rows.append(_blind_row(name, title, blind, marks))
+    longest = max((outcome.rounds for row in rows for outcome in row.outcomes), default=0)
+    return Setting(
+        name=nets.name,
+        title=nets.title,
+        rounds=base.plan.rounds,
+        horizons=[mark for mark in marks if mark <= longest],
+        rows=rows,
+        data=data,
+    )
+
+
+def _row(
+    experiment: Experiment,
+    case: Case,
+    runs: Sequence[Run],
+    marks: Sequence[int],
+    out: Path,
+    *,
+    second: str = "",
+) -> Row:
+    title = experiment.title_of(case)
+    kind = find(runs[0].plan.algorithm["name"])
+    return Row(
+        name=f"{case.name}.{second}" if second else case.name,
+        title=f"{title} ({second})" if second else title,
+        group=case.group,
+        outcomes=[_outcome(each, marks, out, second) for each in runs],
+        value=case.value,
+        moves=not kind.pools and not second,
+    )
+
+
+def _outcome(finished: Run, marks: Sequence[int], out: Path, second: str) -> Outcome:
+    records = [_record(record, second) for record in finished.records]
+    total = finished.plan.rounds
+    scored = None
+    if "fine_tuning_epochs" in finished.plan.algorithm:
+        # The figures of such a row are its copies': in between, another net is scored.
+        scored = [
+            number for number in range(1, total + 1) if is_due(Round(number + 1, total, Key(0)))
+        ]
+    moved = [
+        sum(entry["bytes_up"] + entry["bytes_down"] for entry in record["rooms"].values())
+        for record in finished.records
+    ]
+    at = {str(mark): outcome_at(records, mark, scored) for mark in marks}
+    return Outcome(
+        seed=finished.plan.seed,
+        run=str(finished.folder.relative_to(out)),
+        commit=str(finished.environment["commit"]),
+        curve={
+            metric: [record["mean"][metric] for record in records]
+            for metric in METRICS
+            if metric in records[0]["mean"]
+        },
+        bytes=[sum(moved[: number + 1]) for number in range(len(moved))],
+        at={mark: found for mark, found in at.items() if found is not None},
+        scored=scored,
+    )
+
+
+def _record(record: Mapping[str, Any], second: str) -> Mapping[str, Any]:
+    """A record as it is, or with a second net's figures in place of the first's."""
+    if not second:
+        return record
+    rooms = {
+        room: {
+            metric: entry[f"{second}.{metric}"]
+            for metric in METRICS
+            if f"{second}.{metric}" in entry
+        }
+        for room, entry in record["rooms"].items()
+    }
+    mean = {
+        metric: sum(entry[metric] for entry in rooms.values()) / len(rooms)
+        for metric in METRICS
+        if all(metric in entry for entry in rooms.values())
+    }
+    return {"round": record["round"], "rooms": rooms, "mean": mean}
+
+
+def _seconds(finished: Run) -> set[str]:
+    """Second nets that were scored in every round, e.g. FedProto's nearest prototype."""
+    keys = [set(entry) for record in finished.records for entry in record["rooms"].values()]
+    return {
+        key.removesuffix(".accuracy")
+        for key in set.intersection(*keys)
+        if key.endswith(".accuracy")
+    }
+
+
+def _blind_row(
+    name: str, title: str, blind: Sequence[Mapping[str, Any]], marks: Sequence[int]
+) -> Row:
+    outcomes = [
+        Outcome(
+            seed=seed,
+            run="",
+            commit="",
+            curve={},
+            bytes=[],
+            at={
+                str(mark): {"mean": found[name]["mean"], "std": found[name]["std"], "rooms": {}}
+                for mark in marks
+            },
+        )
+        for seed, found in enumerate(blind)
+    ]
+    return Row(name, title, "blind", outcomes, moves=False)

@@ -1,0 +1,159 @@
+"""What an experiment is: cases that are compared, under settings, from one preset.
+
+A case is a change to the preset's plan; a setting is another, for all cases alike. Together with a
+seed they are a plan, and equal plans are one run, whichever experiments ask for it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fedapa.algorithms import find
+from fedapa.errors import PlanError, nearest
+from fedapa.experiments.presets import preset as preset_values
+from fedapa.federation.plan import Plan
+
+__all__ = [
+    "FEATURES",
+    "MODEL",
+    "SETTINGS",
+    "STATISTICAL",
+    "Base",
+    "Case",
+    "Experiment",
+    "Nets",
+    "algorithms",
+    "horizons",
+]
+
+
+@dataclass(frozen=True)
+class Nets:
+    """A setting: which nets the rooms have."""
+
+    name: str
+    title: str
+    architecture: str | Mapping[str, str]
+
+
+STATISTICAL = Nets("statistical", "Statistical heterogeneity: LargeConvNet4 in all rooms", "large")
+MODEL = Nets("model", "Model heterogeneity: Tiny-, Middle-, LargeConvNet4 by train size", "by-size")
+FEATURES = Nets("features", "Feature vectors: the MLP in all rooms", "mlp")
+SETTINGS = {nets.name: nets for nets in (STATISTICAL, MODEL)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of a table, or one curve."""
+
+    name: str
+    change: Mapping[str, Any]
+    """Over the preset and the setting."""
+    title: str = ""
+    """By default its algorithm's."""
+    group: str = "paper"
+    value: float | str | None = None
+    """The swept parameter's."""
+    long: bool = False
+    """Whether it also runs to the long horizon."""
+    one_net: bool = False
+    """Whether it has one net for all rooms also where they differ: the largest."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """What all plans of an experiment have in common."""
+
+    preset: str = "quick"
+    file: str | None = None
+    """A store; none is the preset's simulated rooms."""
+    split: str | None = None
+    rounds: int | None = None
+    """More or fewer than the preset's; the warm-up stays a quarter of them."""
+    long_rounds: int | None = None
+    """Of the long horizon; by default four times the rounds, 0 for none."""
+    changes: Sequence[Mapping[str, Any]] = ()
+    """Any other keys."""
+
+    @property
+    def plan(self) -> Plan:
+        """The preset with these changes, before any case."""
+        data = {"file": self.file, "split": self.split}
+        given = {key: value for key, value in data.items() if value is not None}
+        layers: list[Mapping[str, Any]] = [preset_values(self.preset), {"data": given}]
+        if self.rounds is not None:
+            warm = max(1, round(self.rounds / 4))
+            layers.append({"rounds": self.rounds, "algorithm": {"warm_rounds": warm}})
+        return Plan.of(*layers, *self.changes)
+
+    @property
+    def longest(self) -> int | None:
+        """The long horizon; none if there is none."""
+        if self.long_rounds is None:
+            return 4 * self.plan.rounds
+        if self.long_rounds == 0:
+            return None
+        if self.long_rounds <= self.plan.rounds:
+            raise PlanError(
+                f"long rounds {self.long_rounds}: must be more than the {self.plan.rounds} rounds "
+                "of the comparison, or 0 for none"
+            )
+        return self.long_rounds
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure."""
+
+    name: str
+    title: str
+    cases: Callable[[Plan], Sequence[Case]]
+    """The cases, given the plan that they change."""
+    settings: Sequence[Nets] = (STATISTICAL, MODEL)
+    parameter: str = ""
+    """What a sweep varies."""
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def under(self, names: Sequence[str] | None, *, features: bool) -> "Experiment":
+        """This experiment in some of its settings only; in the one there is for features."""
+        if features:
+            return replace(self, settings=(FEATURES,))
+        if names is None:
+            return self
+        for name in names:
+            if name not in SETTINGS:
+                raise PlanError(f"setting '{name}' is unknown; {nearest(name, list(SETTINGS))}")
+        return replace(self, settings=tuple(SETTINGS[name] for name in names))
+
+    def plan(self, base: Base, nets: Nets, case: Case, seed: int) -> Plan:
+        """The plan of one run."""
+        architecture = nets.architecture
+        if case.one_net and nets is MODEL:
+            architecture = STATISTICAL.architecture
+        layers: list[Mapping[str, Any]] = [
+            base.plan.document(),
+            {"seed": seed, "model": {"architecture": architecture}},
+            case.change,
+        ]
+        if case.long and base.longest is not None:
+            layers.append({"rounds": base.longest})
+        return Plan.of(*layers)
+
+    def title_of(self, case: Case) -> str:
+        """What to call a case."""
+        return case.title or find(case.name).title
+
+
+def horizons(base: Base) -> list[int]:
+    """A quarter, half and all of the rounds, and the long one, each once."""
+    rounds = base.plan.rounds
+    found = {max(1, round(rounds / 4)), max(1, round(rounds / 2)), rounds, base.longest or rounds}
+    return sorted(found)
+
+
+def algorithms(*names: str, group: str, long: bool = False) -> list[Case]:
+    """Cases that are algorithms with the preset's settings."""
+    return [
+        Case(name, {"algorithm": name}, group=group, long=long, one_net=find(name).pools)
+        for name in names
+    ]
