@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.simulated import preset_hash, preset_of
 from fedapa.windows.store import Store
 
-__all__ = ["Conducted", "Show", "conduct", "holds_features"]
+__all__ = ["Conducted", "Show", "conduct", "folder_name", "holds_features"]
 
 Show = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and of how much."""
@@ -64,6 +64,7 @@ def conduct(
     resume: bool = False,
     workers: int | None = None,
     show: Show = lambda *_: None,
+    command: str = "",
 ) -> Conducted:
     """Do the runs that are missing and collect all of them.
 
@@ -75,6 +76,7 @@ def conduct(
         resume: go on with unfinished runs there, and make results again that are there.
         workers: runs side by side; by default one a core.
         show: called as work goes on.
+        command: how a user asked for this, noted in the results.
     """
     if seeds < 1:
         raise PlanError(f"seeds {seeds}: at least one is needed")
@@ -84,8 +86,7 @@ def conduct(
         for case in experiment.cases(base.plan)
         for seed in range(seeds)
     }
-    content = _content(base.plan)
-    folders = {key: out / "runs" / folder_name(plan, content) for key, plan in plans.items()}
+    folders = {key: out / "runs" / folder_name(plan) for key, plan in plans.items()}
     missing = {
         folders[key]: plan
         for key, plan in plans.items()
@@ -105,7 +106,7 @@ def conduct(
         preset=base.preset,
         settings=settings,
         seeds=list(range(seeds)),
-        environment=environment(workers),
+        environment={**environment(workers), "command": command},
         parameter=experiment.parameter,
         notes=list(experiment.notes),
     )
@@ -122,20 +123,22 @@ def holds_features(file: str | None) -> bool:
         return any(take.is_features for room in store.rooms for take in store.recordings(room))
 
 
-def folder_name(plan: Plan, content: str) -> str:
+def folder_name(plan: Plan) -> str:
     """A run's folder: its algorithm, and a digest of everything that decides its numbers."""
     document = plan.document()
-    document["data"]["file"] = content  # the same file by another path is the same run
+    # The same file by another path is the same run; the same path with other rooms is not.
+    document["data"]["file"] = _content(plan.data.file, plan.data.simulated)
     text = Plan(**document).toml()
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return f"{plan.algorithm['name']}-{digest}"
 
 
-def _content(plan: Plan) -> str:
+@lru_cache(maxsize=8)
+def _content(store: str | None, simulated: str) -> str:
     """What the data is, by its content."""
-    if plan.data.file is None:
-        return f"simulated {preset_hash(preset_of(plan.data.simulated))}"
-    path = Path(plan.data.file)
+    if store is None:
+        return f"simulated {preset_hash(preset_of(simulated))}"
+    path = Path(store)
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()[:24]

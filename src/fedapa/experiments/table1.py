@@ -2,7 +2,7 @@
 
 Expected shape: one row a method with accuracy, macro F1 and MAE, mean ± standard deviation over
 seeds, at a quarter, half and all of the rounds and far beyond for the rows that carry the claim
-(Local, FedAvg, FedAPA, self-prototypes). The paper has FedAPA first, on private data. Whether it
+(Local, FedAPA, self-prototypes). The paper has FedAPA first, on private data. Whether it
 leads here depends on the rounds: the self-prototype control tells what the losses alone give.
 """
 
@@ -17,8 +17,8 @@ __all__ = ["TABLE1", "controls", "published_methods"]
 def published_methods(_: Plan) -> Sequence[Case]:
     """The rows that the paper has."""
     return [
-        *algorithms("local", "fedavg", group="paper", long=True),
-        *algorithms("wifederated", "caring", group="paper"),
+        *algorithms("local", group="paper", long=True),
+        *algorithms("fedavg", "wifederated", "caring", group="paper"),
         *algorithms("fedapa", group="paper", long=True),
     ]
 
