@@ -13,6 +13,8 @@ import typer
 from fedapa.errors import FedapaError, PlanError
 
 if TYPE_CHECKING:
+    from fedapa.experiments.experiment import Base
+    from fedapa.experiments.reproduce import Reproduced
     from fedapa.federation.run import Progress
 
 __all__ = ["app", "main"]
@@ -332,6 +334,60 @@ def import_(
 
 
 @app.command()
+def compare(
+    data: Annotated[Path, typer.Argument(help="A store of rooms, see 'fedapa import'.")],
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(help="Give it once for each; default: local, fedavg, fedapa, fedapa-self."),
+    ] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="tiny, middle, large, by-size; default: by-size, or mlp.")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="smoke, quick or paper: rounds and learning rate.")
+    ] = "quick",
+    seeds: Annotated[int, typer.Option(min=1, help="How many: 0, 1, 2 …")] = 3,
+    split: Annotated[
+        str | None,
+        typer.Option(help="recording (the default), blocked, or random (leaks)."),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Instead of the preset's; a quarter is warm-up.")
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.window=500."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("runs/compare"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what --out holds; afresh if it is empty.")
+    ] = False,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Compare algorithms on rooms of your own: tables, figures and a page.
+
+    Example: fedapa compare rooms.h5 --algorithm local --algorithm fedapa --seeds 3
+    """
+    from fedapa.experiments.compare import compare as carry_out
+
+    base = _base(preset, str(data), split, rounds, 0, change)
+    with _stages() as show:
+        done = carry_out(
+            base,
+            algorithms=algorithm,
+            architecture=architecture,
+            seeds=seeds,
+            out=out,
+            resume=resume,
+            workers=workers,
+            show=show,
+            command=_typed(),
+        )
+    _print_done(done, as_json)
+
+
+@app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Directories of finished runs on one data.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
@@ -507,6 +563,91 @@ def reproduce_fig4(
     _print(f"Picture: {out}")
 
 
+Preset = Annotated[
+    str, typer.Option(help="smoke (does it work?), quick (an hour) or paper (days on a CPU).")
+]
+Source = Annotated[
+    str,
+    typer.Option(help="A store of rooms, or 'simulated': the preset's SIMULATED rooms."),
+]
+Seeds = Annotated[int, typer.Option(min=1, help="How many: 0, 1, 2 …")]
+SplitKind = Annotated[
+    str | None,
+    typer.Option("--split", help="recording (the default), blocked, or random (leaks)."),
+]
+Rounds = Annotated[
+    int | None, typer.Option(min=1, help="Instead of the preset's; a quarter is warm-up.")
+]
+LongRounds = Annotated[
+    int | None,
+    typer.Option(min=0, help="Of the long horizon; default: four times the rounds. 0: none."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with what --out holds; afresh if it is empty.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.decimate=2."),
+]
+
+
+def _experiment_command(name: str, about: str) -> None:
+    """Give an experiment its command: all of them take the same options."""
+
+    @reproduce.command(name, help=f"{about}\n\nExample: fedapa reproduce {name} --preset quick")
+    def command(
+        preset: Preset = "quick",
+        data: Source = "simulated",
+        seeds: Seeds = 3,
+        split: SplitKind = None,
+        setting: Annotated[
+            list[str] | None,
+            typer.Option(help="statistical or model; default: those of the paper's."),
+        ] = None,
+        rounds: Rounds = None,
+        long_rounds: LongRounds = None,
+        change: Changes = None,
+        out: Annotated[
+            Path, typer.Option(help="Directory; experiments there share their runs.")
+        ] = Path("runs/reproduce"),
+        resume: Resume = False,
+        workers: Workers = None,
+        as_json: Json = False,
+    ) -> None:
+        from fedapa.experiments import reproduce as experiments
+
+        base = _base(preset, data, split, rounds, long_rounds, change)
+        with _stages() as show:
+            done = experiments.reproduce(
+                name,
+                base,
+                seeds=seeds,
+                settings=setting,
+                out=out,
+                resume=resume,
+                workers=workers,
+                show=show,
+                command=_typed(),
+            )
+        _print_done(done, as_json)
+
+
+for _name, _about in (
+    ("table1", "The overall comparison, in both heterogeneity settings."),
+    ("table2", "The ablation: mixture or mean, with and without the peers' prototypes."),
+    ("fig6", "Accuracy over rounds with equal nets."),
+    ("fig7", "Accuracy over rounds with nets that differ."),
+    ("fig8a", "FedAPA by the width of its embedding."),
+    ("fig8b", "FedAPA by its warm-up rounds."),
+    ("fig9a", "FedAPA by its temperature."),
+    ("fig9b", "A fixed weight of the prototype losses against the warm-up."),
+    ("participation", "FedAPA with fewer rooms in a round, chosen in three ways."),
+    ("windows", "What shorter windows cost against the paper's."),
+    ("all", "Every table and figure into one directory, and one page with all of them."),
+):
+    _experiment_command(_name, _about)
+
+
 @reproduce.command("difficulty")
 def reproduce_difficulty(
     data: Data = None,
@@ -618,6 +759,75 @@ def _simulated_or(
     from fedapa.rooms.simulated import simulated_store
 
     return data if data is not None else simulated_store(preset, seed, progress=show)
+
+
+def _base(
+    preset: str,
+    data: str,
+    split: str | None,
+    rounds: int | None,
+    long_rounds: int | None,
+    change: list[str] | None,
+) -> "Base":
+    from fedapa.experiments.experiment import Base
+
+    return Base(
+        preset=preset,
+        file=None if data == "simulated" else data,
+        split=split,
+        rounds=rounds,
+        long_rounds=long_rounds,
+        changes=tuple(_assignment(text) for text in change or []),
+    )
+
+
+def _typed() -> str:
+    """The command as it was typed, for the page that it makes."""
+    import shlex
+
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def _print_done(done: "list[Reproduced]", as_json: bool) -> None:
+    from fedapa.report.tables import rich_table
+
+    if as_json:
+        _print_json({each.name: each.summary for each in done})
+        return
+    for each in done:
+        for sheet in each.sheets:
+            _print(rich_table(sheet))
+        _print(f"Page with tables and figures: {each.page}")
+
+
+@contextlib.contextmanager
+def _stages() -> "Iterator[Callable[[str, int, int], None]]":
+    """Stage by stage how much is done, on a terminal; a line a minute elsewhere."""
+    import time
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
+        task = bars.add_task("", total=None)
+        said = time.monotonic()
+
+        def show(what: str, done: int, total: int) -> None:
+            nonlocal said
+            bars.update(task, description=what, completed=done, total=total)
+            if not console.is_terminal and time.monotonic() - said > 60:
+                sys.stderr.write(f"{what}: {done} of {total}\n")
+                said = time.monotonic()
+
+        yield show
 
 
 @contextlib.contextmanager

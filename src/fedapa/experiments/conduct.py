@@ -14,22 +14,24 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from fedapa.algorithms import find
-from fedapa.algorithms.algorithm import Round
+from fedapa.algorithms.algorithm import Round, settings_of
 from fedapa.algorithms.fine_tuning import is_due
 from fedapa.errors import PlanError, RunError
 from fedapa.evaluation.metrics import METRICS
+from fedapa.evaluation.record import dump
 from fedapa.evaluation.results import Outcome, Results, Row, Setting, outcome_at
 from fedapa.experiments.experiment import Base, Case, Experiment, Nets, horizons
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess, available_cores, start_worker
-from fedapa.federation.plan import Plan
+from fedapa.federation.plan import Plan, differences
 from fedapa.federation.run import Run, check_batches, environment, prepare_rooms, run
+from fedapa.learning.fit import Training
 from fedapa.randomness import Key
 from fedapa.rooms.simulated import preset_hash, preset_of
 from fedapa.windows.store import Store
@@ -87,11 +89,12 @@ def conduct(
         for seed in range(seeds)
     }
     folders = {key: out / "runs" / folder_name(plan) for key, plan in plans.items()}
-    missing = {
-        folders[key]: plan
-        for key, plan in plans.items()
-        if not (folders[key] / "summary.json").is_file()
-    }
+    missing = {}
+    for key, plan in plans.items():
+        if (folders[key] / "summary.json").is_file():
+            _check_finished(folders[key], plan)
+        else:
+            missing[folders[key]] = plan
     if not resume:
         _refuse_leftovers(out, experiment, missing)
     _check(missing.values(), show)
@@ -124,13 +127,35 @@ def holds_features(file: str | None) -> bool:
 
 
 def folder_name(plan: Plan) -> str:
-    """A run's folder: its algorithm, and a digest of everything that decides its numbers."""
-    document = plan.document()
-    # The same file by another path is the same run; the same path with other rooms is not.
-    document["data"]["file"] = _content(plan.data.file, plan.data.simulated)
-    text = Plan(**document).toml()
-    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-    return f"{plan.algorithm['name']}-{digest}"
+    """A run's folder: its algorithm, and a digest of what decides its numbers.
+
+    Values left to default are not in the digest, so that plans may gain settings without losing
+    their runs; a default that changed is found by ``_check_finished``. The same file by another
+    path is the same run; the same path with other rooms is not.
+    """
+    kind = find(plan.algorithm["name"])
+    usual = settings_of(kind)
+    chosen = plan.model_dump(mode="python", exclude_defaults=True)
+    chosen["training"] = _changed(asdict(plan.training), asdict(Training()))
+    chosen["algorithm"] = _changed(plan.algorithm, usual)
+    chosen.setdefault("data", {})["file"] = _content(plan.data.file, plan.data.simulated)
+    digest = hashlib.blake2b(dump(chosen).encode(), digest_size=6).hexdigest()
+    return f"{kind.name}-{digest}"
+
+
+def _changed(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if usual.get(key) != value}
+
+
+def _check_finished(folder: Path, plan: Plan) -> None:
+    """Refuse a finished run whose plan is not the wanted one: a default has changed since."""
+    wanted, found = plan.document(), Run.load(folder).plan.document()
+    for document in (wanted, found):
+        document["data"].pop("file", None)  # its content is in the folder's name
+    if changed := differences(found, wanted):
+        raise RunError(
+            f"{folder}: was made with other settings ({'; '.join(changed)}); choose another --out"
+        )
 
 
 @lru_cache(maxsize=8)

@@ -1,0 +1,52 @@
+"""``fedapa compare``: chosen algorithms on a user's own rooms, the same report as Table 1's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedapa.experiments.conduct import Show, conduct, holds_features
+from fedapa.experiments.experiment import Base, Experiment, Nets
+from fedapa.experiments.experiment import algorithms as cases_of
+from fedapa.experiments.reproduce import Reproduced, shown
+
+__all__ = ["compare"]
+
+_CHOSEN = ("local", "fedavg", "fedapa", "fedapa-self")
+_CONTROLS = ("fedapa-self", "local-more-epochs", "pooled")
+
+
+def compare(
+    base: Base,
+    *,
+    algorithms: Sequence[str] | None = None,
+    architecture: str | None = None,
+    seeds: int,
+    out: Path,
+    resume: bool = False,
+    workers: int | None = None,
+    show: Show = lambda *_: None,
+    command: str = "",
+) -> list[Reproduced]:
+    """Run the algorithms on the rooms of ``base`` and write tables, figures and a page."""
+    chosen = list(dict.fromkeys(algorithms or _CHOSEN))
+    nets = architecture or ("mlp" if holds_features(base.file) else "by-size")
+    experiment = Experiment(
+        "compare",
+        "Comparison on these rooms",
+        lambda _: [
+            case
+            for name in chosen
+            for case in cases_of(name, group="control" if name in _CONTROLS else "paper")
+        ],
+        (Nets("rooms", f"Nets: {nets}", nets),),
+    )
+    done = conduct(
+        experiment,
+        base,
+        seeds=seeds,
+        out=out,
+        resume=resume,
+        workers=workers,
+        show=show,
+        command=command,
+    )
+    return [shown(done, out)]

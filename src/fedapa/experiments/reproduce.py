@@ -1,0 +1,192 @@
+"""``fedapa reproduce``: one experiment or all of them, with everything that is shown of them."""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fedapa.evaluation.metrics import METRICS
+from fedapa.evaluation.results import Results, spread
+from fedapa.experiments.architectures import architectures, layer_sheet
+from fedapa.experiments.conduct import Conducted, Show, conduct, holds_features
+from fedapa.experiments.experiment import Base, Experiment
+from fedapa.experiments.fig4 import distribution, distribution_sheet
+from fedapa.experiments.fig6 import FIG6
+from fedapa.experiments.fig7 import FIG7
+from fedapa.experiments.fig8a import FIG8A
+from fedapa.experiments.fig8b import FIG8B
+from fedapa.experiments.fig9a import FIG9A
+from fedapa.experiments.fig9b import FIG9B
+from fedapa.experiments.participation import PARTICIPATION
+from fedapa.experiments.table1 import TABLE1
+from fedapa.experiments.table2 import TABLE2
+from fedapa.experiments.table3 import communication, communication_sheet
+from fedapa.experiments.windows import WINDOWS
+from fedapa.files import write_text
+from fedapa.report.figures import svg
+from fedapa.report.markup import frame, html_table, latex, markdown
+from fedapa.report.pictures import distribution_figure, save
+from fedapa.report.sheets import differences, horizons, overall, sweep
+from fedapa.report.study import write_index, write_study
+from fedapa.report.tables import Sheet
+from fedapa.rooms.simulated import simulated_store
+
+__all__ = ["EXPERIMENTS", "Reproduced", "published", "reproduce", "shown"]
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    each.name: each
+    for each in (
+        TABLE1,
+        TABLE2,
+        FIG6,
+        FIG7,
+        FIG8A,
+        FIG8B,
+        FIG9A,
+        FIG9B,
+        PARTICIPATION,
+        WINDOWS,
+    )
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduced:
+    """What a command shows of one experiment."""
+
+    name: str
+    title: str
+    sheets: Sequence[Sheet]
+    page: Path
+    summary: Mapping[str, Any]
+    """For scripts: setting → row → metric → mean and deviation over seeds at the horizons."""
+
+
+def published(name: str) -> Mapping[str, Any] | None:
+    """What the paper reports for a table: setting → row → metrics; none for figures."""
+    text = resources.files(__package__).joinpath("published.toml").read_text()
+    found: Mapping[str, Any] = tomllib.loads(text)
+    return found.get(name) if name in ("table1", "table2") else None
+
+
+def reproduce(
+    name: str,
+    base: Base,
+    *,
+    seeds: int,
+    settings: Sequence[str] | None = None,
+    out: Path,
+    resume: bool = False,
+    workers: int | None = None,
+    show: Show = lambda *_: None,
+    command: str = "",
+) -> list[Reproduced]:
+    """Carry out one experiment, or "all" of them, and write what there is to see of it."""
+    features = holds_features(base.file)
+    names = list(EXPERIMENTS) if name == "all" else [name]
+    if name == "all" and features:
+        names.remove("windows")  # features have no packets
+    done = []
+    for each in names:
+        experiment = EXPERIMENTS[each].under(settings, features=features)
+        conducted = conduct(
+            experiment,
+            base,
+            seeds=seeds,
+            out=out,
+            # The experiments of one command share their runs, so only the first may find a rest.
+            resume=resume or bool(done),
+            workers=workers,
+            show=show,
+            command=command,
+        )
+        show(f"drawing {each}", 0, 1)
+        done.append(shown(conducted, out))
+    if name == "all":
+        done += _without_runs(base, out)
+        write_index(out, {each.name: (each.title, each.page) for each in done})
+    return done
+
+
+def shown(conducted: Conducted, out: Path) -> Reproduced:
+    """Write an experiment's tables, figures and page, and gather what a terminal shows."""
+    results = conducted.results
+    page = write_study(
+        out / results.experiment,
+        results,
+        conducted.runs,
+        published=published(results.experiment),
+    )
+    sheets = [
+        sheet
+        for setting in results.settings
+        for sheet in (
+            [sweep(results, setting)]
+            if results.parameter
+            else [overall(setting, setting.rounds), horizons(setting), differences(setting)]
+        )
+        if sheet is not None
+    ]
+    return Reproduced(results.experiment, results.title, sheets, page, summary_of(results))
+
+
+def summary_of(results: Results) -> dict[str, Any]:
+    """Setting → row → horizon → metric → mean and standard deviation over seeds."""
+    return {
+        setting.name: {
+            row.name: {
+                str(horizon): {
+                    metric: asdict(spread(values))
+                    for metric in METRICS
+                    if (values := row.metrics(horizon, metric)) is not None
+                }
+                for horizon in setting.horizons
+            }
+            for row in setting.rows
+        }
+        for setting in results.settings
+    }
+
+
+def _without_runs(base: Base, out: Path) -> list[Reproduced]:
+    """The tables and the figure that need no training."""
+    costs = communication()
+    made = [
+        _written("table3", communication_sheet(costs), _plain(costs), out),
+        _written("architectures", layer_sheet(), architectures(), out),
+    ]
+    if holds_features(base.file):
+        return made  # features were cut into windows by whoever published them
+    data = base.plan.data
+    store = Path(base.file) if base.file else simulated_store(data.simulated, data.simulated_seed)
+    found = distribution(store, window=data.window)
+    picture = distribution_figure(
+        found.windows, found.labels, window=found.window, synthetic=found.synthetic
+    )
+    sheet = distribution_sheet(found)
+    made.append(_written("fig4", sheet, found.windows, out, drawing=svg(picture)))
+    for kind in ("png", "svg"):
+        save(picture, out / "fig4" / f"fig4.{kind}")
+    return made
+
+
+def _plain(costs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: asdict(cost) for name, cost in costs.items()}
+
+
+def _written(
+    name: str, sheet: Sheet, values: Mapping[str, Any], out: Path, *, drawing: str = ""
+) -> Reproduced:
+    """A table on its own: as data, Markdown, LaTeX and a page."""
+    folder = out / name
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "results.json", json.dumps(values, indent=1, sort_keys=True) + "\n")
+    write_text(folder / f"{name}.md", markdown(sheet))
+    write_text(folder / f"{name}.tex", latex(sheet))
+    page = folder / "index.html"
+    figure = f"<figure>{drawing}</figure>" if drawing else ""
+    write_text(page, frame(sheet.title, [f"<h1>{sheet.title}</h1>", html_table(sheet), figure]))
+    return Reproduced(name, sheet.title, [sheet], page, values)

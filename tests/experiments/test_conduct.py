@@ -1,0 +1,230 @@
+"""Experiments share their runs, survive interruption and say what runs say."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedapa import algorithms
+from fedapa.errors import PlanError, RosterError, RunError
+from fedapa.evaluation.results import Results
+from fedapa.experiments.conduct import conduct, folder_name, holds_features
+from fedapa.experiments.experiment import (
+    MODEL,
+    STATISTICAL,
+    Base,
+    Case,
+    Experiment,
+    Nets,
+    horizons,
+)
+from fedapa.experiments.experiment import algorithms as cases_of
+from fedapa.experiments.fig6 import FIG6
+from fedapa.experiments.fig7 import FIG7
+from fedapa.experiments.fig8a import FIG8A
+from fedapa.experiments.fig8b import FIG8B
+from fedapa.experiments.fig9a import FIG9A
+from fedapa.experiments.fig9b import FIG9B
+from fedapa.experiments.participation import PARTICIPATION
+from fedapa.experiments.table1 import TABLE1
+from fedapa.experiments.table2 import TABLE2
+from fedapa.experiments.windows import WINDOWS
+from fedapa.federation.plan import Plan
+from fedapa.federation.run import Run
+
+TINY = Nets("tiny", "tiny nets", "tiny")
+
+
+def _experiment(*names: str, nets: Nets = TINY, long: bool = False) -> Experiment:
+    return Experiment(
+        "trial", "A trial", lambda _: cases_of(*names, group="paper", long=long), (nets,)
+    )
+
+
+def _plans(experiment: Experiment, base: Base) -> dict[tuple[str, str], str]:
+    return {
+        (nets.name, case.name): folder_name(experiment.plan(base, nets, case, 0))
+        for nets in experiment.settings
+        for case in experiment.cases(base.plan)
+    }
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
+def test_a_run_done_for_table_1_is_not_done_again(preset: str):
+    base = Base(preset)
+    first = _plans(TABLE1, base)
+    for other in (TABLE2, FIG6, FIG7, FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION):
+        mine = _plans(other, base)
+        assert mine["model" if other is not FIG6 else "statistical", "fedapa"] in first.values()
+        shared = {key: folder for key, folder in mine.items() if key in first}
+        assert shared == {key: first[key] for key in shared}
+    assert len(set(first.values())) == len(first) - 1  # Pooled has one net in both settings
+
+
+def test_table_1_has_every_method_and_every_control():
+    named = {case.name for case in TABLE1.cases(Base("quick").plan)}
+    variants = {"fedapa-average", "fedapa-average-clients", "fedapa-mixture", "fedapa-fixed"}
+    assert named == set(algorithms.names()) - variants
+
+
+def test_table_2_is_the_full_square():
+    cells = {
+        (plan["mixture"], plan["peers"])
+        for case in TABLE2.cases(Base("quick").plan)
+        if (plan := TABLE2.plan(Base("quick"), MODEL, case, 0).algorithm)["name"]
+        not in ("local", "fedapa-self")
+    }
+    assert cells == {(mix, peers) for mix in ("average", "adaptive") for peers in ("none", "all")}
+
+
+def test_sweeps_are_those_of_the_paper():
+    def values(experiment: Experiment, base: Base) -> list[object]:
+        return [case.value for case in experiment.cases(base.plan)]
+
+    assert values(FIG8A, Base("paper")) == [128, 256, 512]
+    assert values(FIG8B, Base("paper")) == [25, 50, 100]
+    assert values(FIG8B, Base("quick")) == [4, 8, 15]  # an eighth, a quarter, a half of 30
+    assert values(FIG9A, Base("paper")) == [0.1, 0.5, 0.7, 1.5]
+    assert values(FIG9B, Base("paper")) == ["0.1", "0.5", "1.0", "warm-up"]
+    plan = FIG9A.plan(Base("quick"), MODEL, FIG9A.cases(Base("quick").plan)[0], 0)
+    assert plan.algorithm["temperature"] == plan.algorithm["aggregation_temperature"] == 0.1
+
+
+def test_shorter_windows_are_as_many():
+    plans = [
+        WINDOWS.plan(Base("quick"), WINDOWS.settings[0], case, 0).data
+        for case in WINDOWS.cases(Base("quick").plan)
+    ]
+    assert [(each.simulated, each.window, each.stride) for each in plans] == [
+        ("six-rooms", 1000, 1000),
+        ("six-rooms", 250, 1000),
+        ("six-rooms", 125, 1000),
+    ]
+
+
+def test_horizons_are_a_quarter_half_all_and_long():
+    assert horizons(Base("quick")) == [8, 15, 30, 120]
+    assert horizons(Base("quick", rounds=12, long_rounds=0)) == [3, 6, 12]
+    assert Base("quick", rounds=12).plan.algorithm["warm_rounds"] == 3
+    with pytest.raises(PlanError, match="must be more than the 30 rounds"):
+        _ = Base("quick", long_rounds=20).longest
+
+
+def test_the_long_run_has_the_short_ones_settings():
+    """Its first rounds are the short run's: only then is it read at earlier horizons too."""
+    base = Base("quick")
+    local, *_ = (case for case in TABLE1.cases(base.plan) if case.name == "fedapa")
+    plan = TABLE1.plan(base, STATISTICAL, local, 0)
+    assert (plan.rounds, plan.algorithm["warm_rounds"]) == (120, 8)
+
+
+def test_a_run_is_named_by_what_its_data_holds(tmp_path: Path):
+    for name, content in (("a.h5", b"x"), ("b.h5", b"x"), ("c.h5", b"y")):
+        (tmp_path / name).write_bytes(content)
+    names = [
+        folder_name(Base("quick", file=str(tmp_path / name)).plan)
+        for name in ("a.h5", "b.h5", "c.h5")
+    ]
+    assert names[0] == names[1] != names[2]
+    with pytest.raises(PlanError, match=r"gone\.h5: cannot be read"):
+        folder_name(Base("quick", file=str(tmp_path / "gone.h5")).plan)
+
+
+def test_every_setting_has_a_run_of_its_own():
+    base, usual = Base("quick"), folder_name(Base("quick").plan)
+    for change in (
+        {"seed": 1},
+        {"rounds": 31},
+        {"participation": 0.5},
+        {"data": {"split": "blocked"}},
+        {"model": {"width": 128}},
+        {"training": {"learning_rate": 0.01}},
+        {"algorithm": {"temperature": 0.1}},
+    ):
+        assert folder_name(Plan.of(base.plan.document(), change)) != usual
+
+
+def test_a_finished_run_with_another_default_is_refused(tmp_path: Path):
+    """Runs are found by what differs from the defaults: an old run must not pass for a new one."""
+    base = Base("smoke", rounds=1, long_rounds=0)
+    experiment = _experiment("local")
+    conduct(experiment, base, seeds=1, out=tmp_path, workers=1)
+    (plan,) = tmp_path.glob("runs/*/plan.toml")
+    plan.write_text(plan.read_text().replace("momentum = 0.5", "momentum = 0.9"))
+    with pytest.raises(RunError, match=r"other settings \(training.momentum: 0.9 → 0.5\)"):
+        conduct(experiment, base, seeds=1, out=tmp_path, workers=1, resume=True)
+
+
+def test_an_unknown_setting_is_named():
+    with pytest.raises(PlanError, match=r"setting 'modell' is unknown.*model"):
+        TABLE1.under(["modell"], features=False)
+
+
+def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
+    base = Base("smoke", rounds=3, long_rounds=6)
+    experiment = _experiment("local", "fedapa", long=True)
+    whole = conduct(experiment, base, seeds=2, out=tmp_path / "whole", workers=2)
+
+    def interrupt(what: str, done: int, _: int) -> None:
+        if "runs" in what and done >= 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        conduct(experiment, base, seeds=2, out=tmp_path / "cut", workers=1, show=interrupt)
+    with pytest.raises(RunError, match=r"unfinished runs of this experiment.*--resume"):
+        conduct(experiment, base, seeds=2, out=tmp_path / "cut", workers=1)
+    again = conduct(experiment, base, seeds=2, out=tmp_path / "cut", workers=1, resume=True)
+
+    assert again.results.settings == whole.results.settings
+    assert Results.load(tmp_path / "cut" / "trial" / "results.json").seeds == [0, 1]
+    # At the last horizon the figures are the run's own summary.
+    (setting,) = again.results.settings
+    assert setting.horizons == [1, 2, 3, 6]
+    for row in setting.rows[:2]:
+        for outcome in row.outcomes:
+            summary = Run.load(tmp_path / "cut" / outcome.run).summary
+            assert outcome.at["6"]["mean"] == summary["over_rooms"]["mean"]
+            assert outcome.bytes[-1] == sum(
+                summary["bytes"][way] for way in ("bytes_up", "bytes_down")
+            )
+    assert [row.name for row in setting.rows] == ["local", "fedapa", "constant", "prior"]
+
+    with pytest.raises(RunError, match="already holds results"):
+        conduct(experiment, base, seeds=2, out=tmp_path / "cut")
+    # Another experiment there finds its runs done: nothing is left to do.
+    began = {path: path.stat().st_mtime_ns for path in (tmp_path / "cut" / "runs").iterdir()}
+    shutil.copytree(tmp_path / "cut" / "runs", tmp_path / "new" / "runs")
+    other = Experiment("other", "", lambda _: cases_of("fedapa", group="paper", long=True), (TINY,))
+    conduct(other, base, seeds=2, out=tmp_path / "cut")
+    assert began == {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "cut" / "runs").iterdir()
+    }
+
+
+def test_what_no_run_could_do_is_refused_before_any_starts(tmp_path: Path):
+    cases = [*cases_of("local", group="paper"), Case("pooled", {"algorithm": "pooled"})]
+    mixed = Nets("mixed", "", "by-size")
+    experiment = Experiment("trial", "", lambda _: cases, (mixed,))
+    with pytest.raises(RosterError, match="Pooled is one net for all"):
+        conduct(experiment, Base("smoke"), seeds=1, out=tmp_path)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_second_nets_have_rows_and_fine_tuned_copies_their_rounds(tmp_path: Path):
+    experiment = _experiment("fedproto", "local-more-epochs")
+    base = Base("smoke", rounds=4, long_rounds=0)
+    (setting,) = conduct(experiment, base, seeds=1, out=tmp_path, workers=2).results.settings
+    assert [row.name for row in setting.rows][:3] == [
+        "fedproto",
+        "fedproto.nearest",
+        "local-more-epochs",
+    ]
+    first, second, tuned = setting.rows[:3]
+    assert first.outcomes[0].curve["accuracy"] != second.outcomes[0].curve["accuracy"]
+    assert first.outcomes[0].scored is None
+    assert tuned.outcomes[0].scored == [1, 2, 3, 4]
+    assert not second.moves
+
+
+def test_simulated_rooms_hold_no_features():
+    assert not holds_features(None)
