@@ -69,7 +69,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
-    """first − second, pair by pair: d̄ ± t(0.975, n − 1)·s/√n."""
+    """First − second, pair by pair: d̄ ± t(0.975, n − 1)·s/√n."""
     difference = np.asarray(first, np.float64) - np.asarray(second, np.float64)
     number, mean = len(difference), float(difference.mean())
     if number < 2:
