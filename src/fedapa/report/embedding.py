@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from threadpoolctl import threadpool_limits
 
 from fedapa.errors import RunError
-from fedapa.federation.run import Run
+from fedapa.federation.run import Run, describe
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Model, unit
 from fedapa.rooms.room import Room
@@ -55,6 +55,8 @@ def embed(run: Run, prepared: Sequence[Room], title: str) -> Embedding:
         prepared: its rooms, from ``prepare_rooms(run.plan)``.
         title: what to call it.
     """
+    if describe(prepared, run.plan)["rooms"] != run.data["rooms"]:
+        raise RunError(f"{run.folder}: its data changed since; no map can be drawn of its nets")
     vectors, labels, rooms = [], [], []
     means, mean_labels, mean_rooms = [], [], []
     for room in sorted(prepared, key=lambda each: each.name):
@@ -105,15 +107,14 @@ def _test_embeddings(room: Room, model: Model) -> tuple[npt.NDArray[Any], npt.ND
 
 def project(vectors: npt.NDArray[Any]) -> _Floats:
     """Vectors [n, D] to points [n, 2] by t-SNE, or by PCA where they are few; always the same."""
-    from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
     given = np.asarray(vectors, np.float64)
     with threadpool_limits(1):  # sums in one order: equal points for equal vectors
         if len(given) < _FEWEST or np.ptp(given, axis=0).max() < 1e-9:
-            kept = min(2, *given.shape)
-            flat = PCA(kept, svd_solver="full").fit_transform(given)
-            return np.pad(flat, ((0, 0), (0, 2 - kept)))
+            axes, lengths, _ = np.linalg.svd(given - given.mean(axis=0), full_matrices=False)
+            flat = (axes * lengths)[:, :2]
+            return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
         fitted = TSNE(
             perplexity=min(_PERPLEXITY, (len(given) - 1) / 3),
             init="pca",

@@ -133,7 +133,7 @@ def svg(figure: Figure) -> str:
     with matplotlib.rc_context(STYLE):
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
     return re.sub(
         r' width="([^"]*)pt" height="[^"]*pt"',
         r' style="width: \1pt; max-width: 100%; height: auto"',

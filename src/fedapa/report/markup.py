@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from fedapa.report.tables import Sheet
 
-__all__ = ["SIMULATED", "frame", "html_table", "latex", "markdown"]
+__all__ = ["SIMULATED", "frame", "html_table", "latex", "markdown", "markdown_text"]
 
 SIMULATED = (
     '<p class="simulated"><strong>SIMULATED rooms.</strong> The windows behind these numbers were '
@@ -69,13 +69,13 @@ def markdown(sheet: Sheet) -> str:
     ruler = ["---" if index < sheet.text_columns else "---:" for index in range(_width(sheet))]
     lines = [sheet.plain_headings, ruler, *sheet.rows]
     table = "\n".join(
-        "| " + " | ".join(cell if line is ruler else _inline(cell) for cell in line) + " |"
+        "| " + " | ".join(cell if line is ruler else markdown_text(cell) for cell in line) + " |"
         for line in lines
     )
-    return f"**{_inline(sheet.title)}**\n\n{table}\n\n{_inline(sheet.note)}\n"
+    return f"**{markdown_text(sheet.title)}**\n\n{table}\n\n{markdown_text(sheet.note)}\n"
 
 
-def _inline(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Text that Markdown shows as it is, also in a table."""
     return re.sub(r"([\\`*_<>|#\[\]])", r"\\\1", text)
 

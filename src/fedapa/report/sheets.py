@@ -39,6 +39,7 @@ __all__ = [
     "rooms",
     "sweep",
     "target_accuracies",
+    "verdict",
 ]
 
 REFERENCE = "fedapa"
@@ -331,6 +332,28 @@ def _reading(seeds: int, compared: int, *, led: bool) -> list[str]:
     if led:
         said.append("Rooms led: pairs of room and seed in which the accuracy is higher")
     return said
+
+
+def verdict(setting: Setting, horizon: int, reference: str = REFERENCE) -> str | None:
+    """In one sentence: whom the reference beats clearly, who beats it, and what nobody can tell."""
+    mine = setting.row(reference)
+    if mine is None or len(mine.outcomes) < 2:
+        return None
+    better: list[str] = []
+    worse: list[str] = []
+    unsure: list[str] = []
+    for row in grouped(setting.rows):
+        found = None if row is mine else setting.against(mine, row, horizon)
+        if found is not None:
+            chosen = unsure if not found.is_clear else better if found.mean > 0 else worse
+            chosen.append(row.title)
+    if not (better or worse or unsure):
+        return None
+    return (
+        f"After {horizon_label(setting, horizon)} rounds {mine.title}'s accuracy is clearly above: "
+        f"{', '.join(better) or 'nobody'}. Clearly below: {', '.join(worse) or 'nobody'}. Not "
+        f"clearly apart from: {', '.join(unsure) or 'nobody'}."
+    )
 
 
 def target_accuracies(setting: Setting) -> list[float]:
