@@ -15,13 +15,13 @@ from matplotlib.figure import Figure
 from fedapa.federation.run import Run
 from fedapa.report.tables import titles
 
-__all__ = ["PALETTE", "accuracy_curves", "room_curves", "svg", "weight_matrix"]
+__all__ = ["PALETTE", "STYLE", "accuracy_curves", "room_curves", "svg", "weight_matrix"]
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, the darker ones first."""
 _LINES = ("-", "--", "-.", ":")
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: small files, searchable pages
     "svg.hashsalt": "fedapa",  # equal figures have equal bytes
     "font.size": 9,
@@ -48,7 +48,7 @@ def _mark(figure: Figure, runs: Sequence[Run]) -> None:
 
 def accuracy_curves(runs: Sequence[Run]) -> Figure:
     """Mean accuracy over rooms against rounds, one line an algorithm, band ± one deviation."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.4), layout="constrained")
         axes = figure.subplots()
         for number, (title, run) in enumerate(zip(titles(runs), runs, strict=True)):
@@ -75,7 +75,7 @@ def room_curves(runs: Sequence[Run]) -> Figure:
     rooms = sorted(runs[0].data["rooms"])
     columns = min(3, len(rooms))
     lines = -(-len(rooms) // columns)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(2.6 * columns + 0.6, 2.0 * lines + 0.6), layout="constrained")
         grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         for axes, room in zip(grid.flat, rooms, strict=False):
@@ -103,7 +103,7 @@ def weight_matrix(run: Run) -> Figure | None:
         return None
     rooms = sorted(run.data["rooms"])
     matrix = np.asarray(weights)
-    with matplotlib.rc_context({**_STYLE, "axes.grid": False}):
+    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
         figure = Figure(
             figsize=(1.4 + 0.62 * len(rooms), 1.0 + 0.55 * len(rooms)), layout="constrained"
         )
@@ -130,10 +130,10 @@ def weight_matrix(run: Run) -> Figure | None:
 
 def svg(figure: Figure) -> str:
     """The figure as an SVG element to put into a page; it shrinks where the page is narrow."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
     return re.sub(
         r' width="([^"]*)pt" height="[^"]*pt"',
         r' style="width: \1pt; max-width: 100%; height: auto"',

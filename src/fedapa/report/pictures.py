@@ -44,12 +44,13 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path, *, dpi: int = 100) -> None:
     """Write a figure as PNG, SVG or PDF, by the name's ending, whole or not at all."""
     kind = picture_kind(path)
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     drawn = io.BytesIO()
-    figure.savefig(drawn, format=kind, dpi=100, metadata=dated)
+    with matplotlib.rc_context({"svg.hashsalt": "fedapa"}):  # equal figures have equal bytes
+        figure.savefig(drawn, format=kind, dpi=dpi, metadata=dated)
     if kind == "png":  # 256 colours are enough for a chart, and a third of the size
         picture = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
         drawn = io.BytesIO()

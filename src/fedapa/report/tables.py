@@ -13,6 +13,7 @@ from fedapa.errors import PlanError
 from fedapa.federation.run import Run
 
 __all__ = [
+    "HEADINGS",
     "Sheet",
     "caption",
     "check_comparable",
@@ -22,12 +23,13 @@ __all__ = [
     "titles",
 ]
 
-_HEADINGS = {
+HEADINGS = {
     "accuracy": "Accuracy",
     "macro_f1": "Macro F1",
     "mae": "MAE (people)",
     "within_one": "Within ±1",
 }
+"""Metrics as tables call them, in their order."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,20 @@ class Sheet:
     note: str = ""
     text_columns: int = 1
     """How many columns, from the left, are words; the others are numbers."""
+    breaks: Sequence[int] = ()
+    """Rows above which a line is drawn: where one group ends and the next begins."""
+    spans: Sequence[tuple[str, int]] = ()
+    """A line above the headings: a title and how many columns it stands over, from the left."""
+
+    @property
+    def plain_headings(self) -> list[str]:
+        """One line of headings: those under a span with its title before them."""
+        above = [title for title, width in self.spans for _ in range(width)]
+        above += [""] * (len(self.headings) - len(above))
+        return [
+            f"{over}: {heading}" if over and heading else over or heading
+            for over, heading in zip(above, self.headings, strict=True)
+        ]
 
 
 def check_comparable(first: Path, one: Run, second: Path, other: Run) -> None:
@@ -92,7 +108,7 @@ def caption(run: Run) -> str:
 
 def comparison(runs: Sequence[Run]) -> Sheet:
     """Algorithms against each other, mean ± standard deviation over rooms, blind ones below."""
-    metrics = [name for name in _HEADINGS if name in runs[0].summary["over_rooms"]["mean"]]
+    metrics = [name for name in HEADINGS if name in runs[0].summary["over_rooms"]["mean"]]
     rows = []
     for title, run in zip(titles(runs), runs, strict=True):
         kind = find(run.plan.algorithm["name"])
@@ -111,7 +127,7 @@ def comparison(runs: Sequence[Run]) -> Sheet:
         rows.append([called, *_with_deviation(blind[name], metrics), "–"])
     return Sheet(
         title="Mean ± standard deviation over rooms",
-        headings=["Algorithm", *(_HEADINGS[name] for name in metrics), "KB per round and room"],
+        headings=["Algorithm", *(HEADINGS[name] for name in metrics), "KB per round and room"],
         rows=rows,
         note=caption(runs[0]),
     )
@@ -146,9 +162,11 @@ def per_room(runs: Sequence[Run]) -> Sheet:
 def rich_table(sheet: Sheet) -> Table:
     """A sheet for the terminal."""
     table = Table(title=sheet.title, caption=sheet.note, box=box.SIMPLE_HEAD, title_justify="left")
-    for index, heading in enumerate(sheet.headings):
+    for index, heading in enumerate(sheet.plain_headings):
         table.add_column(heading, justify="left" if index < sheet.text_columns else "right")
-    for row in sheet.rows:
+    for index, row in enumerate(sheet.rows):
+        if index in sheet.breaks:
+            table.add_section()
         table.add_row(*row)
     return table
 

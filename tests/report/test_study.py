@@ -1,0 +1,329 @@
+"""Charts and the report of an experiment: readable, self-contained, the same every time."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+
+from fedapa import Plan, run
+from fedapa.errors import RunError
+from fedapa.evaluation.results import Results, Row, Setting
+from fedapa.federation.run import Run, prepare_rooms
+from fedapa.report import charts
+from fedapa.report.embedding import embed, project
+from fedapa.report.figures import svg
+from fedapa.report.study import write_index, write_study
+from tests.conftest import MakeStore
+from tests.report import made
+
+Runs = dict[tuple[str, str, int], Run]
+SIX = ("bedroom", "conference room", "hall_2 & <lab>", "laboratory", "living room", "50 % café")
+
+
+def check_text(figure: Figure) -> None:
+    """No text reaches out of the figure, and no two texts lie over each other."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()
+    whole, hidden = figure.bbox, _hidden_ticks(figure)
+    boxes: list[tuple[str, Bbox]] = []
+    for text in figure.findobj(Text):
+        shown = text.get_visible() and text.get_text().strip() and id(text) not in hidden
+        if not shown or (text.axes is not None and not text.axes.get_visible()):
+            continue
+        box = text.get_window_extent(renderer)
+        assert box.x0 >= whole.x0 - 1 and box.x1 <= whole.x1 + 1, text.get_text()
+        assert box.y0 >= whole.y0 - 1 and box.y1 <= whole.y1 + 1, text.get_text()
+        boxes.append((text.get_text(), box))
+    for (one, first), (two, second) in combinations(boxes, 2):
+        met = Bbox.intersection(first, second)
+        assert met is None or min(met.width, met.height) < 1.5, (one, two)
+
+
+def _hidden_ticks(figure: Figure) -> set[int]:
+    """Ticks beyond an axis' limits, or left from an earlier layout, are kept but not drawn."""
+    hidden = set()
+    for axes in figure.findobj(Axes):
+        for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+            drawn = {*map(id, axis.get_major_ticks()), *map(id, axis.get_minor_ticks())}
+            for tick in (*axis.majorTicks, *axis.minorTicks):
+                inside = min(limits) - 1e-9 <= tick.get_loc() <= max(limits) + 1e-9
+                if id(tick) not in drawn or not inside:
+                    hidden |= {id(tick.label1), id(tick.label2)}
+    return hidden
+
+
+def many() -> Setting:
+    """Sixteen rows, six rooms."""
+    base = made.setting()
+    rows = [
+        made.row(
+            name,
+            group,
+            {5: 0.2 + number / 50, 10: 0.3 + number / 50, 20: 0.4 + number / 50},
+            title=title,
+            rooms=SIX,
+        )
+        for number, (name, title, group) in enumerate(
+            [
+                ("local", "Local", "paper"),
+                ("fedavg", "FedAvg", "paper"),
+                ("caring", "CARING", "paper"),
+                ("fedapa", "FedAPA", "paper"),
+                *((f"more-{each}", f"Another method {each}", "more") for each in range(8)),
+                ("fedapa-self", "Self-prototypes", "control"),
+                ("local-more-epochs", "Local, equal epochs", "control"),
+                ("pooled", "Pooled", "control"),
+                ("constant", "Always the commonest class", "blind"),
+            ]
+        )
+    ]
+    return replace(base, rows=rows, horizons=[5, 10, 20], data=made.data(rooms=SIX))
+
+
+@pytest.fixture
+def runs(make_store: MakeStore, tmp_path: Path) -> Runs:
+    """Local and FedAPA on two small rooms, seed 0, under the names of both settings."""
+    store = make_store(synthetic=True)
+    found: Runs = {}
+    for name in ("local", "fedapa"):
+        plan = Plan(
+            rounds=3,
+            data={"file": str(store), "window": 16, "split": "random"},
+            model={"architecture": "middle", "width": 8},
+            algorithm=name,
+        )
+        done = run(plan, out=tmp_path / "runs" / name, workers=0)
+        for setting in ("statistical", "model"):
+            found[setting, name, 0] = done
+    return found
+
+
+def drawings(runs: Mapping[tuple[str, str, int], Run]) -> dict[str, Figure]:
+    sweep, words, shares = made.sweep(), made.sweep(people=False), made.participation()
+    ours, local = runs["model", "fedapa", 0], runs["model", "local", 0]
+    weights = charts.weights_over_time(ours, "FedAPA")
+    assert weights is not None
+    return {
+        "curves": charts.convergence(made.setting()),
+        "many curves": charts.convergence(many()),
+        "one seed": charts.convergence(made.setting(seeds=[3])),
+        "bars": charts.room_bars(made.setting(), 20, ["local", "fedapa"]),
+        "many bars": charts.room_bars(
+            many(), 20, ["local", "fedavg", "local-more-epochs", "fedapa-self", "fedapa"]
+        ),
+        "sweep": charts.sweep(sweep, sweep.settings[0]),
+        "sweep of categories": charts.sweep(words, words.settings[0]),
+        "participation": charts.participation(shares, shares.settings[0]),
+        "confusion": charts.confusions({"Local": [local], "FedAPA": [ours, ours]}),
+        "weights": weights,
+    }
+
+
+def test_no_text_overlaps_or_leaves_its_figure(runs: Runs) -> None:
+    for name, figure in drawings(runs).items():
+        try:
+            check_text(figure)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+def test_every_chart_names_its_data_split_and_seeds(runs: Runs) -> None:
+    for name, figure in drawings(runs).items():
+        said = " ".join(text.get_text() for text in figure.texts).replace("\n", " ")
+        for word in ("SIMULATED", "split r", "seed"):
+            assert word in said, (name, word)
+
+
+def test_equal_results_have_equal_pictures() -> None:
+    one, two = (svg(charts.convergence(made.setting())) for _ in range(2))
+    assert one == two
+
+
+def test_rows_scored_at_few_rounds_are_marks_there() -> None:
+    axes = charts.convergence(made.setting()).axes[0]
+    line = next(line for line in axes.lines if line.get_label() == "WiFed")
+    assert list(line.get_xdata()) == [4, 5, 9, 10, 19, 20]
+    assert line.get_linestyle() == "None"
+
+
+def test_curves_are_means_of_five_rounds_over_seeds() -> None:
+    """FedAPA is at 50 up to round 5 and at 60 after: round 7 has (3·50 + 2·60)/5 = 54."""
+    axes = charts.convergence(made.setting()).axes[0]
+    line = next(line for line in axes.lines if line.get_label() == "FedAPA")
+    assert np.asarray(line.get_ydata())[6] == pytest.approx(54)
+
+
+def test_the_default_of_a_sweep_has_a_ring() -> None:
+    found = made.sweep()
+    axes = charts.sweep(found, found.settings[0]).axes[0]
+    rings = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
+    assert [list(ring.get_xdata()) for ring in rings] == [[1]]
+
+
+def test_participation_has_a_line_a_selection() -> None:
+    found = made.participation()
+    figure = charts.participation(found, found.settings[0])
+    assert [text.get_text() for text in figure.legends[0].texts] == ["uniform", "diverse", "stale"]
+
+
+def test_confusions_add_up_rooms_and_seeds(runs: Runs) -> None:
+    local = runs["model", "local", 0]
+    small = replace(local, data={**local.data, "classes": ["a", "b"]})
+    one = replace(small, summary={**local.summary, "confusion": {"r": [[3, 1], [0, 0]]}})
+    two = replace(small, summary={**local.summary, "confusion": {"r": [[1, 3], [0, 0]]}})
+    axes = charts.confusions({"Local": [one, two]}).axes[0]
+    share = axes.images[0].get_array()
+    assert share is not None
+    assert np.asarray(share[0]).tolist() == [50, 50]
+    assert np.ma.getmaskarray(share)[1].all() or np.isnan(np.asarray(share[1])).all()
+
+
+def test_no_weights_no_chart(runs: Runs) -> None:
+    assert charts.weights_over_time(runs["model", "local", 0]) is None
+
+
+def test_the_map_holds_every_test_window_and_prototype(runs: Runs) -> None:
+    done = runs["model", "fedapa", 0]
+    rooms = prepare_rooms(done.plan)
+    one, two = (embed(done, rooms, "FedAPA") for _ in range(2))
+    assert len(one.points) == sum(len(room.split.test) for room in rooms) == len(one.rooms)
+    assert len(one.prototypes) == 5  # three classes in the cafe, two in the hall
+    assert np.array_equal(one.points, two.points)
+    check_text(charts.embedding_map([one, two], "SIMULATED"))
+
+
+def test_nets_of_other_data_have_no_map(runs: Runs) -> None:
+    done = runs["model", "fedapa", 0]
+    rooms = prepare_rooms(Plan.of(done.plan.document(), {"seed": 1}))
+    with pytest.raises(RunError, match="its data changed"):
+        embed(done, rooms, "FedAPA")
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 11, 12, 40])
+def test_any_number_of_vectors_has_points(number: int) -> None:
+    vectors = np.linspace(0, 1, number * 8).reshape(number, 8) ** 2
+    points = project(vectors)
+    assert points.shape == (number, 2)
+    assert np.isfinite(points).all()
+    assert np.array_equal(points, project(vectors))
+
+
+def read(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def check_page(text: str) -> None:
+    assert "<script" not in text
+    assert not re.findall(r'(?:src|href)="(?!#)[^"]*"', text)
+    assert not re.findall(r"url\((?!#)", text)
+    assert "@import" not in text
+    for address in re.findall(r'https?://[^"<\s]*', text):
+        assert "w3.org" in address, address  # names of XML vocabularies
+
+
+def test_a_study_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> None:
+    published = {"statistical": {"fedapa": {"accuracy": 87.25, "macro_f1": 85.91, "mae": 0.23}}}
+    page = write_study(tmp_path / "one", made.results(), runs, published=published)
+    assert page == tmp_path / "one" / "index.html"
+    text = page.read_text()
+    check_page(text)
+    for word in (
+        "SIMULATED rooms",
+        "Accuracy at every horizon",
+        "Differences, paired over seeds",
+        "Rounds and bytes to reach an accuracy",
+        "Room by room",
+        "What was taken for what",
+        "Who learns from whom (FedAPA)",
+        "Where windows lie beside each other",
+        "not ours",
+        "fedapa reproduce table1 --preset smoke",
+        "0123456789abcdef0123456789abcdef01234567",
+        "torch 2.13.0",
+        "FedAvg_100 % &amp; &lt;co&gt;",
+        "Plan of FedAPA",
+    ):
+        assert word in text, word
+    assert text.count("<aside") == 1
+    # curves, bars, confusion, weights and map of each setting
+    assert text.count("<svg") == 10
+    files = read(tmp_path / "one")
+    assert {name for name in files if name.endswith(".png")} == {
+        name.replace(".svg", ".png") for name in files if name.endswith(".svg")
+    }
+    for name in ("statistical-overall-20.tex", "model-differences.tex", "settings.tex"):
+        assert name in files
+    said = files["results.md"].decode()
+    for link in re.findall(r"\]\(([^)]*)\)", said):
+        assert link in files
+    assert "SIMULATED" in said and "87.25" in said
+
+
+def test_equal_studies_have_equal_bytes(runs: Runs, tmp_path: Path) -> None:
+    found = made.results([made.setting()])
+    for name in ("one", "two"):
+        write_study(tmp_path / name, found, runs)
+    assert read(tmp_path / "one") == read(tmp_path / "two")
+
+
+def test_a_map_that_cannot_be_drawn_is_explained(runs: Runs, tmp_path: Path) -> None:
+    for path in (runs["model", "fedapa", 0].folder / "models").iterdir():
+        path.unlink()
+    page = write_study(tmp_path / "one", made.results([made.setting()]), runs)
+    assert "There is no map: " in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("found", "figures"),
+    [
+        (made.sweep(), 2),
+        (made.sweep(people=False), 2),
+        (made.participation(), 2),
+        (made.results([made.setting(people=False)]), 2),
+        (made.results([made.setting(seeds=[0])]), 2),
+        (made.results([made.setting(synthetic=False)]), 2),
+    ],
+    ids=["sweep", "words", "participation", "categories", "one seed", "real"],
+)
+def test_parts_that_do_not_apply_are_left_out(found: Results, figures: int, tmp_path: Path) -> None:
+    text = write_study(tmp_path, found, {}).read_text()
+    check_page(text)
+    assert text.count("<svg") == figures
+    for word in ("What was taken for what", "Who learns from whom", "beside each other", "aside"):
+        assert word not in text.partition("</style>")[2]
+    assert ("SIMULATED rooms" in text) == found.synthetic
+    assert ("Differences" in text) == (not found.parameter)
+    if not all(isinstance(label, int) for label in found.settings[0].data["classes"]):
+        assert "MAE" not in text
+
+
+def test_rows_without_rounds_do_not_stop_a_study(tmp_path: Path) -> None:
+    """Blind rows may have no curve and no bytes."""
+    base = made.setting()
+    bare = [replace(each, curve={}, bytes=[]) for each in base.rows[-1].outcomes]
+    blind = Row(**{**vars(base.rows[-1]), "outcomes": bare})
+    found = made.results([replace(base, rows=[*base.rows[:-1], blind])])
+    assert "Always the commonest class" in write_study(tmp_path, found, {}).read_text()
+
+
+def test_one_index_holds_all_pages(tmp_path: Path) -> None:
+    pages = {
+        name: (found.title, write_study(tmp_path / name, found, {}))
+        for name, found in (("fig8a", made.sweep()), ("table1", made.results([made.setting()])))
+    }
+    text = write_index(tmp_path, pages).read_text()
+    check_page(text)
+    assert text.count("<main>") == 1
+    assert text.count("<svg") == 4
+    for name in pages:
+        assert f'href="#{name}"' in text
+        assert f'id="{name}"' in text
