@@ -797,6 +797,8 @@ def _print_done(done: "list[Reproduced]", as_json: bool) -> None:
     for each in done:
         for sheet in each.sheets:
             _print(rich_table(sheet))
+        for sentence in each.sentences:
+            _print(sentence)
         _print(f"Page with tables and figures: {each.page}")
 
 

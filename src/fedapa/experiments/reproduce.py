@@ -29,7 +29,7 @@ from fedapa.files import write_text
 from fedapa.report.figures import svg
 from fedapa.report.markup import frame, html_table, latex, markdown
 from fedapa.report.pictures import distribution_figure, save
-from fedapa.report.sheets import differences, horizons, overall, sweep
+from fedapa.report.sheets import horizons, overall, sweep, verdict
 from fedapa.report.study import write_index, write_study
 from fedapa.report.tables import Sheet
 from fedapa.rooms.simulated import simulated_store
@@ -62,7 +62,9 @@ class Reproduced:
     sheets: Sequence[Sheet]
     page: Path
     summary: Mapping[str, Any]
-    """For scripts: setting → row → metric → mean and deviation over seeds at the horizons."""
+    """For scripts: setting → row → horizon → metric → mean and deviation over seeds."""
+    sentences: Sequence[str] = ()
+    """What the differences say, horizon by horizon."""
 
 
 def published(name: str) -> Mapping[str, Any] | None:
@@ -89,7 +91,7 @@ def reproduce(
     names = list(EXPERIMENTS) if name == "all" else [name]
     if name == "all" and features:
         names.remove("windows")  # features have no packets
-    done = []
+    done: list[Reproduced] = []
     for each in names:
         experiment = EXPERIMENTS[each].under(settings, features=features)
         conducted = conduct(
@@ -120,17 +122,16 @@ def shown(conducted: Conducted, out: Path) -> Reproduced:
         conducted.runs,
         published=published(results.experiment),
     )
-    sheets = [
-        sheet
-        for setting in results.settings
-        for sheet in (
-            [sweep(results, setting)]
-            if results.parameter
-            else [overall(setting, setting.rounds), horizons(setting), differences(setting)]
-        )
-        if sheet is not None
-    ]
-    return Reproduced(results.experiment, results.title, sheets, page, summary_of(results))
+    sheets, sentences = [], []
+    for setting in results.settings:
+        if results.parameter:
+            sheets.append(sweep(results, setting))
+            continue
+        sheets += [overall(setting, setting.rounds), horizons(setting)]
+        found = (verdict(setting, horizon) for horizon in setting.horizons)
+        sentences += [f"{setting.title}: {each}" for each in found if each is not None]
+    summary = summary_of(results)
+    return Reproduced(results.experiment, results.title, sheets, page, summary, sentences)
 
 
 def summary_of(results: Results) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def caption(setting: Setting, horizon: int | None = None) -> str:
     kind = "SIMULATED data" if data["synthetic"] else "real data"
     outcomes = [outcome for row in setting.rows for outcome in row.outcomes]
     seeds = sorted({outcome.seed for outcome in outcomes})
-    commits = sorted({outcome.commit for outcome in outcomes})
+    commits = sorted({outcome.commit for outcome in outcomes if outcome.commit})
     shape = " × ".join(map(str, data["window_shape"]))
     if horizon is None:
         when = f"{setting.rounds} rounds"
