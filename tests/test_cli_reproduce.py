@@ -1,0 +1,100 @@
+"""``fedapa reproduce`` and ``fedapa compare`` as a user meets them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fedapa.experiments.reproduce import EXPERIMENTS, published
+from tests.conftest import MakeStore
+from tests.test_cli import fedapa, one_sentence
+
+SMALL = ("--set", "data.window=16", "--set", "model.width=16", "--set", "training.batch_size=4")
+
+
+def _store(make_store: MakeStore) -> Path:
+    counts = {0: 4, 1: 4, 2: 4}
+    return make_store({"cafe": counts, "kitchen": counts, "office": counts}, packets=32)
+
+
+def test_compare_leaves_tables_figures_and_a_page(make_store: MakeStore, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = [
+        *("compare", _store(make_store), "--algorithm", "local", "--algorithm", "fedapa"),
+        *("--architecture", "tiny", "--rounds", "4", "--seeds", "2", "--split", "random"),
+        *(*SMALL, "--out", out),
+    ]
+    done = fedapa(*words)
+    assert "FedAPA" in done.stdout
+    assert "Always the commonest class" in done.stdout
+    folder = out / "compare"
+    page = (folder / "index.html").read_text()
+    assert not re.search(r"<script|<link|src=[\"']http|url\(http", page)
+    assert "real data" in page
+    for name in ("results.json", "results.md", "rooms-overall-4.tex", "rooms-convergence.png"):
+        assert (folder / name).stat().st_size > 0, name
+    assert "already holds results" in one_sentence(fedapa(*words, code=2))
+    # The second time nothing is trained, and a script gets one object.
+    again = json.loads(fedapa(*words, "--resume", "--json").stdout)
+    figures = again["compare"]["rooms"]["fedapa"]["4"]["accuracy"]
+    assert figures["number"] == 2
+    assert 0 <= figures["mean"] <= 1
+
+
+def test_a_sweep_from_the_command_line(make_store: MakeStore, tmp_path: Path) -> None:
+    done = fedapa(
+        *("reproduce", "fig9b", "--preset", "smoke", "--data", _store(make_store)),
+        *("--rounds", "2", "--long-rounds", "0", "--seeds", "1", "--split", "random"),
+        *(*SMALL, "--out", tmp_path),
+    )
+    assert "warm-up (default)" in done.stdout
+    assert (tmp_path / "fig9b" / "model-sweep.png").is_file()
+    assert len(list((tmp_path / "runs").iterdir())) == 4
+
+
+@pytest.mark.slow
+def test_everything_at_once_shares_runs_and_has_one_page(tmp_path: Path) -> None:
+    fedapa(
+        *("reproduce", "all", "--preset", "smoke", "--rounds", "2", "--long-rounds", "0"),
+        *("--seeds", "1", "--setting", "model", "--set", "model.width=16", "--out", tmp_path),
+    )
+    page = (tmp_path / "index.html").read_text()
+    for name in (*EXPERIMENTS, "table3", "architectures", "fig4"):
+        assert f'id="{name}"' in page, name
+        assert (tmp_path / name / "results.json").is_file(), name
+    made = [path.name.partition("-")[0] for path in (tmp_path / "runs").iterdir()]
+    assert made.count("moon") == 1
+
+
+def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
+    for words, expected in (
+        (("table1", "--preset", "quik"), "preset 'quik' is unknown"),
+        (("table1", "--data", "nowhere.h5"), "nowhere.h5"),
+        (("table1", "--setting", "both"), "setting 'both' is unknown"),
+        (("table1", "--long-rounds", "7"), "long rounds 7"),
+        (("fig8a", "--set", "data.windov=3"), "unknown key"),
+    ):
+        done = fedapa("reproduce", *words, "--out", tmp_path / "out", code=2)
+        assert expected in one_sentence(done)
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_experiment_opens_with_its_command_and_what_to_expect() -> None:
+    for name in EXPERIMENTS:
+        text = Path(f"src/fedapa/experiments/{name}.py")
+        opening = (Path(__file__).parents[1] / text).read_text()[:900]
+        assert f"``fedapa reproduce {name}``" in opening, name
+        assert "Expected shape:" in opening, name
+
+
+def test_the_papers_numbers_stand_apart() -> None:
+    """Table 1 and 2 as decisions.md has them; sweeps were published as pictures."""
+    one, two = published("table1"), published("table2")
+    assert one is not None
+    assert two is not None
+    assert one["statistical"]["fedapa"] == {"accuracy": 0.8725, "macro_f1": 0.8591, "mae": 0.23}
+    assert one["model"]["local"] == {"accuracy": 0.4681, "macro_f1": 0.3945, "mae": 1.26}
+    assert two["model"]["fedapa"] == one["model"]["fedapa"]
+    assert two["statistical"]["fedapa-average-clients"]["mae"] == 0.38
+    assert published("fig8a") is None
