@@ -26,10 +26,10 @@ table { border-collapse: collapse; margin: .6rem 0; font-variant-numeric: tabula
 th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }
 .word { text-align: left; } .over { text-align: center; } .group td { border-top: 2px solid #888; }
 thead th { border-bottom: 2px solid #888; } td { white-space: nowrap; }
-.dense { font-size: .8rem; } .dense th, .dense td { padding: .25rem .35rem; }
+.dense { font-size: .71rem; } .dense th, .dense td { padding: .25rem .22rem; }
 .wide { overflow-x: auto; } .note { color: #555; font-size: .9rem; } code { background: #f2f2f2; }
 figure { margin: .6rem 0; } pre { overflow-x: auto; }
-@media print { figure, tr { break-inside: avoid; } }
+@media print { figure, tr { break-inside: avoid; } .dense { font-size: 6pt; } }
 """.strip()
 
 _LETTERS = 84
