@@ -26,10 +26,14 @@ table { border-collapse: collapse; margin: .6rem 0; font-variant-numeric: tabula
 th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }
 .word { text-align: left; } .over { text-align: center; } .group td { border-top: 2px solid #888; }
 thead th { border-bottom: 2px solid #888; } td { white-space: nowrap; }
+.dense { font-size: .71rem; } .dense th, .dense td { padding: .25rem .22rem; }
 .wide { overflow-x: auto; } .note { color: #555; font-size: .9rem; } code { background: #f2f2f2; }
 figure { margin: .6rem 0; } pre { overflow-x: auto; }
-@media print { figure, tr { break-inside: avoid; } }
+@media print { figure, tr { break-inside: avoid; } .dense { font-size: 6pt; } }
 """.strip()
+
+_LETTERS = 84
+"""Letters in a line of a table that fit on a page; with more they are set smaller."""
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -110,7 +114,9 @@ def latex(sheet: Sheet) -> str:
 
 
 def _latex_row(cells: Iterable[str]) -> str:
-    return " & ".join(_latex_text(cell) for cell in cells) + r" \\"
+    line = " & ".join(_latex_text(cell) for cell in cells)
+    # After the \\ of the line above, LaTeX takes these for an argument.
+    return ("{}" if line.startswith(("[", "*")) else "") + line + r" \\"
 
 
 def _latex_spans(spans: Sequence[tuple[str, int]]) -> str:
@@ -139,7 +145,8 @@ def html_table(sheet: Sheet) -> str:
         for index, row in enumerate(sheet.rows)
     )
     return (
-        f'<div class="wide"><table><thead>{head}</thead>'
+        f'<div class="wide"><table{" class=dense" if _letters(sheet) > _LETTERS else ""}>'
+        f"<thead>{head}</thead>"
         f"<tbody>{rows}</tbody></table></div>"
         f'<p class="note">{_text(sheet.title)}. {_text(sheet.note.rstrip("."))}.</p>'
     )
@@ -169,3 +176,8 @@ def frame(title: str, parts: Iterable[str]) -> str:
 
 def _width(sheet: Sheet) -> int:
     return len(sheet.headings)
+
+
+def _letters(sheet: Sheet) -> int:
+    """How many letters a line has where every cell is as wide as its column's widest."""
+    return sum(max(map(len, cells)) for cells in zip(*sheet.rows, strict=True))

@@ -175,7 +175,7 @@ def overall(setting: Setting, horizon: int) -> Sheet:
         ],
         note=_sentences(
             _over_seeds(setting),
-            f"No figure at this horizon: {', '.join(left_out)}" if left_out else "",
+            f"No figure at this horizon: {'; '.join(left_out)}" if left_out else "",
             caption(setting, horizon),
         ),
         breaks=_breaks(shown),
@@ -351,8 +351,8 @@ def verdict(setting: Setting, horizon: int, reference: str = REFERENCE) -> str |
         return None
     return (
         f"After {horizon_label(setting, horizon)} rounds {mine.title}'s accuracy is clearly above: "
-        f"{', '.join(better) or 'nobody'}. Clearly below: {', '.join(worse) or 'nobody'}. Not "
-        f"clearly apart from: {', '.join(unsure) or 'nobody'}."
+        f"{'; '.join(better) or 'nobody'}. Clearly below: {'; '.join(worse) or 'nobody'}. Not "
+        f"clearly apart from: {'; '.join(unsure) or 'nobody'}."
     )
 
 

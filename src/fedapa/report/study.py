@@ -127,7 +127,11 @@ def _is_sweep(results: Results) -> bool:
 def _about(results: Results) -> str:
     """What was compared with what, in a sentence."""
     rows = len({row.name for setting in results.settings for row in setting.rows})
-    what = f"{rows} values of {results.parameter}" if results.parameter else f"{rows} rows"
+    what = (
+        f"{rows} values of {results.parameter}"
+        if results.parameter
+        else f"{rows} methods and controls"
+    )
     horizons = sorted({each for setting in results.settings for each in setting.horizons})
     split = sorted({setting.data["split"] for setting in results.settings})
     return (
