@@ -269,7 +269,7 @@ def reached(outcome: Outcome, accuracy: float) -> tuple[int, int] | None:
         return None
     means = running_mean(outcome.curve["accuracy"])
     for number, mean in enumerate(means, start=1):
-        if number >= LAST and mean >= accuracy:
+        if number >= LAST and mean >= accuracy - 1e-9:  # sums have rounding errors
             return number, int(outcome.bytes[number - 1])
     return None
 
