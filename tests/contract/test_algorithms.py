@@ -282,7 +282,7 @@ def other_values(name: str, kind: type[Algorithm]) -> list[tuple[str, Any]]:
     hints = {f.name: f.type for f in dataclasses.fields(kind)}
     for setting, default in settings_of(kind).items():
         annotation = hints[setting]
-        options = get_args(annotation)
+        options = [o for part in get_args(annotation) for o in get_args(part) or (part,)]
         if (name, setting) in BITING:
             changed.append((setting, BITING[name, setting]))
         elif isinstance(default, bool):
