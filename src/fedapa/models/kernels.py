@@ -43,8 +43,17 @@ TILE = 512
 
 
 def _lanes() -> int:
-    """Floats in one vector register: weights and sums need 21 registers at once."""
-    features = binding.get_host_cpu_features()
+    """Floats in one vector register: weights and sums need 21 registers at once.
+
+    numba compiles for another processor if NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name one; tests
+    use that to run the narrower loops where wider ones would be taken.
+    """
+    told = numba.config.CPU_FEATURES  # type: ignore[attr-defined]
+    features = (
+        binding.get_host_cpu_features()
+        if told is None
+        else {word[1:]: word.startswith("+") for word in told.split(",")}
+    )
     if features.get("avx512f"):
         return 16
     return 8 if features.get("avx2") else 4
