@@ -75,6 +75,21 @@ def test_run_writes_prints_and_resumes(make_store: MakeStore, tmp_path: Path) ->
     assert again.stderr == "", "quiet when not a terminal"
 
 
+def test_messages_in_fewer_bits_by_flag_and_by_key(make_store: MakeStore, tmp_path: Path) -> None:
+    """Both ways make the same run, with fewer bytes; another word is refused."""
+    store = make_store()
+    told = {"flag": ["--precision", "int8"], "key": ["--set", "precision=int8"], "none": []}
+    bytes_up = {}
+    for name, words in told.items():
+        done = fedapa("run", *quick_flags(store, tmp_path / name), *words, "--json")
+        bytes_up[name] = json.loads(done.stdout)["bytes"]["bytes_up"]
+    assert bytes_up["flag"] == bytes_up["key"] < bytes_up["none"]
+    rounds = [(tmp_path / name / "rounds.jsonl").read_bytes() for name in ("flag", "key")]
+    assert rounds[0] == rounds[1]
+    wrong = fedapa("run", *quick_flags(store, tmp_path / "no"), "--precision", "int4", code=2)
+    assert "precision" in one_sentence(wrong)
+
+
 def test_a_resolved_plan_can_be_run_again(make_store: MakeStore, tmp_path: Path) -> None:
     store = make_store()
     fedapa("run", *quick_flags(store, tmp_path / "one"))

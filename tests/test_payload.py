@@ -1,6 +1,7 @@
 """The codec: what goes in comes out, equal things have equal bytes, and bad bytes are refused."""
 
 import hashlib
+import json
 import struct
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from safetensors.numpy import save
 
 from fedapa.errors import PayloadError
 from fedapa.payload import array_bytes, decode, digest, encode, leaves
@@ -108,6 +110,163 @@ def test_a_newer_version_is_refused() -> None:
     frame = bytearray(encode({}))
     frame[4] = 2
     with pytest.raises(PayloadError, match="frame version 2, this fedapa reads 1"):
+        decode(bytes(frame))
+
+
+def _frame(arrays: dict[str, Any], tree: object) -> bytes:
+    """A frame with a body of our making, as somebody hostile would send it."""
+    return _framed(save(arrays, metadata={"tree": json.dumps(tree)}))
+
+
+_FLOATS = hnp.arrays(
+    st.sampled_from([np.float16, np.float32, np.float64]),
+    hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=4),
+    elements=st.floats(-60000, 60000, width=16),
+)
+
+
+@pytest.mark.parametrize(("precision", "off"), [("float16", 2**-11), ("int8", 1 / 253.9)])
+@given(values=_FLOATS)
+def test_rounding_is_small_beside_the_largest_of_a_row(
+    precision: Any, off: float, values: np.ndarray
+) -> None:
+    """A row is the last axis, or all of an output channel of a kernel (four axes and more)."""
+    found = decode(encode({"a": {"b": values}}, precision))["a"]["b"]
+    assert found.dtype == np.float32
+    assert found.shape == values.shape
+    if values.ndim < 2:
+        assert np.array_equal(found, values)
+    else:
+        axes = tuple(range(1, values.ndim)) if values.ndim > 3 else -1
+        largest = np.abs(values).max(axis=axes, keepdims=True, initial=0).astype(np.float64)
+        assert (np.abs(found - values.astype(np.float64)) <= off * largest).all()
+        assert not found[np.broadcast_to(largest == 0, found.shape)].any(), "zero stays zero"
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_what_is_no_float_survives_rounding(precision: Any) -> None:
+    tree = {
+        "mask": np.ones((2, 2), bool),
+        "small": np.full((2, 2), -128, np.int8),
+        "large": np.array([[2**40]]),
+        "text": "ä",
+        "number": 0.1,
+        "empty": {},
+    }
+    assert same(decode(encode(tree, precision)), tree)
+
+
+def test_full_precision_leaves_every_byte() -> None:
+    tree = {"a": np.linspace(0, 1, 12).reshape(3, 4), "b": np.float32([[1e-30, 1e30]])}
+    assert encode(tree, "float32") == encode(tree)
+    assert same(decode(encode(tree)), tree)
+
+
+@given(_TREES, st.sampled_from(["float16", "int8"]))
+def test_rounding_twice_changes_nothing_more(tree: dict[str, Any], precision: Any) -> None:
+    """What was restored is what would be sent again: a message passed on loses nothing.
+
+    A row of int8 may scale by one unit in the last place more; the steps are the same.
+    """
+    try:
+        first = decode(encode(tree, precision))
+    except PayloadError as error:
+        assert "NaN or infinity" in str(error)
+        return
+    second = decode(encode(first, precision))
+    for (path, one), (_, other) in zip(leaves(first), leaves(second), strict=True):
+        if isinstance(one, np.ndarray) and one.dtype.kind == "f":
+            np.testing.assert_allclose(other, one, rtol=3e-7, err_msg=path)
+        else:
+            assert same(one, other)
+
+
+def test_rounding_by_hand() -> None:
+    """int8: the row (1, −0.5, 0.25) has scale 1/127; −0.5 is −63.5 steps, rounded to even −64, and
+    0.25 is 31.75, rounded to 32. float16: 1/3 has 11 digits of two: 1365/4096."""
+    row = np.array([[1, -0.5, 0.25]], np.float32)
+    found = decode(encode({"a": row}, "int8"))["a"]
+    np.testing.assert_allclose(found, [[1, -64 / 127, 32 / 127]], rtol=1e-7)
+    third = np.array([[1 / 3]], np.float32)
+    assert decode(encode({"a": third}, "float16"))["a"].item() == 1365 / 4096
+
+
+@pytest.mark.parametrize(
+    ("precision", "values"),
+    [
+        ("float16", [[70_000.0, 1.0]]),
+        ("float16", [[1.0, 1.0], [1e-6, 1e-7]]),
+        ("int8", [[1e-37, 0.0]]),
+        ("int8", [[3.4e38, 1.0]]),
+    ],
+)
+def test_magnitudes_that_would_be_lost_travel_whole(precision: Any, values: Any) -> None:
+    tree = {"a": np.array(values, np.float32)}
+    assert same(decode(encode(tree, precision)), tree)
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_a_variance_never_becomes_zero_or_negative(precision: Any) -> None:
+    variance = np.array([1e-12, 1e-3, 1e6], np.float32)
+    tree = {"norm.running_var": variance, "norm.num_batches_tracked": np.array(7)}
+    assert same(decode(encode(tree, precision)), tree)
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_not_rounded(precision: Any, bad: float) -> None:
+    with pytest.raises(PayloadError, match="p/q: NaN or infinity cannot travel as"):
+        encode({"p": {"q": np.array([[1.0, bad]])}}, precision)
+
+
+def test_rounded_messages_are_smaller() -> None:
+    """21 × 256: 21,504 bytes as float32, half as float16, 5,376 + 21 · 4 = 5,460 as int8."""
+    tree = {"p": np.ones((21, 256), np.float32)}
+    frames = {each: len(encode(tree, each)) for each in ("float32", "float16", "int8")}  # type: ignore[arg-type]
+    assert 21_504 <= frames["float32"] < 21_504 + 250
+    assert 10_752 <= frames["float16"] < 10_752 + 250
+    assert 5_460 <= frames["int8"] < 5_460 + 250
+
+
+_WHOLE, _SCALE = np.ones((2, 3), np.int8), np.ones(2, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "tree"),
+    [
+        ({"a": _WHOLE}, {"": "int4"}),
+        ({"a": _WHOLE}, {"": None}),
+        ({"a": _WHOLE}, {"": ["int8"]}),
+        ({"a": _WHOLE, "a/": _SCALE}, {"": "float16"}),
+        ({"a": _WHOLE, "a/": _SCALE[:1]}, {"": "int8"}),
+        ({"a": _WHOLE, "a/": _SCALE[:, None]}, {"": "int8"}),
+        ({"a": _WHOLE, "a/": _SCALE.astype(np.float64)}, {"": "int8"}),
+        ({"a": _WHOLE, "a/": -_SCALE}, {"": "int8"}),
+        ({"a": _WHOLE, "a/": _SCALE * np.float32(np.nan)}, {"": "int8"}),
+        ({"a": _WHOLE, "a/": _SCALE * np.float32(3e38)}, {"": "int8"}),
+        ({"a": np.full((2, 3), -128, np.int8), "a/": _SCALE}, {"": "int8"}),
+        ({"a": _WHOLE.astype(np.float32), "a/": _SCALE}, {"": "int8"}),
+        ({"a": np.ones(2, np.int8), "a/": _SCALE}, {"": "int8"}),
+        ({"a": np.ones((2, 0), np.int8), "a/": _SCALE}, {"": "int8"}),
+        ({"a/": _SCALE}, {"": "int8"}),
+        ({"a": np.ones((2, 3), np.float16)}, {"": "int8"}),
+        ({"a": np.ones((2, 3), np.float64)}, {"": "float16"}),
+        ({"a": np.full((2, 3), np.inf, np.float16)}, {"": "float16"}),
+        ({"a": _WHOLE}, []),
+        ({"a": _WHOLE}, None),
+    ],
+)
+def test_rounded_floats_that_fit_nothing_are_refused(arrays: dict[str, Any], tree: object) -> None:
+    with pytest.raises(PayloadError, match="download of cafe"):
+        decode(_frame(arrays, tree), "download of cafe")
+
+
+@given(st.data())
+def test_one_changed_byte_of_a_rounded_message_is_noticed(data: st.DataObject) -> None:
+    precision = data.draw(st.sampled_from(["float16", "int8"]))
+    frame = bytearray(encode({"p": np.arange(6.0).reshape(2, 3)}, precision))  # type: ignore[arg-type]
+    frame[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(PayloadError):
         decode(bytes(frame))
 
 

@@ -112,6 +112,9 @@ def run(
     selection: Annotated[
         str | None, typer.Option(help="Which rooms those are: uniform, diverse or capable.")
     ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Of the numbers in messages: float32, float16 or int8.")
+    ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.window=500."),
@@ -146,6 +149,7 @@ def run(
         "seed": seed,
         "participation": participation,
         "selection": selection,
+        "precision": precision,
         "device": device,
         "algorithm": algorithm,
         "data": _given(file=None if data is None else str(data), split=split),

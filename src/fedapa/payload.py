@@ -15,6 +15,12 @@ The arrays are safetensors tensors named by their path (``model/encoder.head.bia
 empty trees stand as sorted JSON under the single metadata key ``tree`` (safetensors writes
 metadata keys in random order, so a second key would make equal trees unequal bytes).
 Equal trees have equal bytes. Nothing here can run code.
+
+Messages may travel in fewer bits (``encode(tree, "float16")`` or ``"int8"``). Then arrays of floats
+with two axes or more are rounded row by row and come back as float32; a row is a prototype, or the
+weights of one output channel. int8 has a scale a row, a tensor named by the path and a slash. What
+would be rounded badly (vectors and single numbers, such as BatchNorm's statistics; magnitudes that
+16 bits do not hold) travels as float32. The nameless entry of the tree says that it was done.
 """
 
 import hashlib
@@ -22,7 +28,7 @@ import json
 import math
 import struct
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias, Union
+from typing import Literal, TypeAlias, Union, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,11 +37,24 @@ from safetensors import numpy as safetensors_numpy
 
 from fedapa.errors import PayloadError
 
-__all__ = ["Array", "Tree", "Value", "array_bytes", "decode", "digest", "encode", "leaves"]
+__all__ = [
+    "Array",
+    "Precision",
+    "Tree",
+    "Value",
+    "array_bytes",
+    "decode",
+    "digest",
+    "encode",
+    "leaves",
+]
 
 Array: TypeAlias = npt.NDArray[np.generic]
 Value: TypeAlias = Union[Array, int, float, bool, str, "Tree", None]
 Tree: TypeAlias = Mapping[str, Value]
+Precision: TypeAlias = Literal["float32", "float16", "int8"]
+"""In how many bits floats travel; float32 leaves every array as it is."""
+_Floats: TypeAlias = npt.NDArray[np.float32]
 
 _MAGIC = b"FAPA"
 _VERSION = 1
@@ -58,6 +77,14 @@ _DTYPES = frozenset(
         "float64",
     ]
 )
+_ROUNDED = ""  # no name in a payload is empty: here stands the precision of rounded floats
+_STEPS = 127  # of int8 to either side; −128 is not used
+# The least and the largest magnitude of a row that is rounded as it should be: float16 has full
+# precision between these, and an int8 row's scale and values stay ordinary float32 numbers.
+_RANGES = {
+    "float16": (2.0**-14, 65504.0),
+    "int8": (_STEPS * float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max) / 2),
+}
 
 
 def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Value]]:
@@ -80,8 +107,15 @@ def digest(frame: bytes) -> str:
     return hashlib.blake2b(frame, digest_size=16).hexdigest()
 
 
-def encode(tree: Tree) -> bytes:
-    """The frame of a tree. Raises PayloadError for anything that is not an array or a scalar."""
+def encode(tree: Tree, precision: Precision = "float32") -> bytes:
+    """The frame of a tree. Raises PayloadError for anything that is not an array or a scalar.
+
+    Args:
+        tree: arrays and scalars by name.
+        precision: "float16" and "int8" round arrays of floats, which come back as float32: each
+            value is off by at most 2⁻¹¹ of its row's largest, or 1/254 of it. NaN and infinity
+            are refused there.
+    """
     arrays: dict[str, Array] = {}
     scalars: dict[str, object] = {}
     _check_names(tree, "")
@@ -94,6 +128,9 @@ def encode(tree: Tree) -> bytes:
                 )
             little = value.astype(value.dtype.newbyteorder("<"), copy=False)
             arrays[path] = np.ascontiguousarray(little).reshape(value.shape)
+            if precision != "float32" and value.dtype.kind == "f":
+                arrays |= _rounded(path, little, precision)
+                scalars[_ROUNDED] = precision
         elif isinstance(value, Mapping):
             scalars[path] = {}
         elif isinstance(value, float) and not math.isfinite(value):
@@ -109,6 +146,64 @@ def encode(tree: Tree) -> bytes:
     body = safetensors_numpy.save(arrays, metadata=metadata)
     checksum = hashlib.blake2b(body, digest_size=16).digest()
     return _HEAD.pack(_MAGIC, _VERSION, 0, len(body), checksum) + body
+
+
+def _rounded(path: str, value: Array, precision: Precision) -> dict[str, Array]:
+    """An array in fewer bits, and the scales of its rows where it has them."""
+    with np.errstate(over="ignore"):  # what is too large for float32 is refused below
+        plain = value.astype("<f4")
+    if plain.ndim < 2 or not plain.size:
+        return {path: plain}
+    rows = _rows(plain)
+    peaks = np.abs(rows).max(axis=1)  # (rows,)
+    if not np.isfinite(peaks).all():
+        raise PayloadError(f"{path}: NaN or infinity cannot travel as {precision}; use float32")
+    least, most = _RANGES[precision]
+    if ((peaks > 0) & (peaks < least)).any() or (peaks > most).any():
+        return {path: plain}
+    if precision == "float16":
+        return {path: plain.astype("<f2")}
+    scales = peaks / np.float32(_STEPS)  # (rows,)
+    steps = np.rint(rows / np.where(scales > 0, scales, 1)[:, None])
+    whole = np.clip(steps, -_STEPS, _STEPS).astype(np.int8).reshape(plain.shape)
+    return {path: whole, path + _SEPARATOR: scales}
+
+
+def _restored(arrays: Mapping[str, Array], precision: object) -> dict[str, Array]:
+    """The float32 arrays that ``_rounded`` made smaller, or ValueError."""
+    if precision not in _RANGES:
+        raise ValueError(f"floats rounded to {precision!r}; known: {', '.join(_RANGES)}")
+    values = {path: value for path, value in arrays.items() if not path.endswith(_SEPARATOR)}
+    scales = {path[:-1]: value for path, value in arrays.items() if path.endswith(_SEPARATOR)}
+    if scales and precision != "int8":
+        raise ValueError(f"scales in a frame of {precision}")
+    for path, value in values.items():
+        if value.dtype == np.float16 and precision == "float16":
+            values[path] = value.astype(np.float32)
+            if not np.isfinite(value).all():
+                raise ValueError(f"'{path}' holds NaN or infinity")
+        elif value.dtype.kind == "f" and value.dtype != np.float32:
+            raise ValueError(f"'{path}' is {value.dtype} in a frame of {precision}")
+    for path, given in scales.items():
+        whole = values.get(path)
+        if whole is None or whole.dtype != np.int8 or whole.ndim < 2 or not whole.size:
+            raise ValueError(f"'{path}' has scales and is not rounded")
+        rows = cast(npt.NDArray[np.int8], _rows(whole))
+        if given.dtype != np.float32 or given.shape != rows.shape[:1]:
+            raise ValueError(f"'{path}' has {len(rows)} rows and scales {given.shape}")
+        scale = cast(_Floats, given)
+        if not (scale >= 0).all() or not (scale <= _RANGES["int8"][1] / _STEPS).all():
+            raise ValueError(f"'{path}' has scales that are no scales")
+        if rows.min() < -_STEPS:
+            raise ValueError(f"'{path}' holds a step beyond {_STEPS}")
+        values[path] = (rows * scale[:, None]).reshape(whole.shape)
+    return values
+
+
+def _rows(values: Array) -> Array:
+    """[rows, rest]; what shares a scale: an output of kernels [out, in, 3, 3], or the last axis."""
+    rows = len(values) if values.ndim > 3 else values.size // values.shape[-1]
+    return values.reshape(rows, values.size // rows)
 
 
 def _check_names(tree: Tree, prefix: str) -> None:
@@ -138,6 +233,10 @@ def decode(frame: bytes, source: str = "payload") -> dict[str, Value]:
     try:
         arrays = safetensors_numpy.load(body)
         scalars = json.loads(_metadata(body)["tree"])
+        if not isinstance(scalars, dict):
+            raise ValueError("its tree is none")
+        if _ROUNDED in scalars:
+            arrays = _restored(arrays, scalars.pop(_ROUNDED))
         return _unflatten(arrays, scalars)
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise PayloadError(f"{source}: not a payload of ours ({error})") from error

@@ -1,5 +1,7 @@
 """FedAPA: what travels, what the server makes of it, and its known limits."""
 
+import itertools
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +10,12 @@ import pytest
 
 from fedapa.algorithms.algorithm import Round
 from fedapa.algorithms.fedapa import FedAPA
-from fedapa.errors import RosterError
+from fedapa.errors import PlanError, RosterError
 from fedapa.payload import array_bytes, encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import RoomCard
 from tests.conftest import MakeRooms
-from tests.contract.test_algorithms import carry_out, models, plan_of
+from tests.contract.test_algorithms import carry_out, go_on, models, plan_of, records
 
 ROUND = Round(2, 10, Key(0))
 
@@ -116,6 +118,95 @@ def test_a_room_never_gets_its_own_set_back_and_bytes_are_the_papers() -> None:
     assert len(encode(uploads["room 3"])) + len(encode(down)) < 1.01 * 150_528
     own = uploads["room 3"]["prototypes"]
     assert not any(np.array_equal(own, other) for other in down["clients"])
+
+
+def heard(number: int, peers: Any, classes: int = 2, width: int = 2) -> tuple[FedAPA, Any]:
+    """A server that has heard so many rooms, each with a set of its own."""
+    algorithm = FedAPA(peers=peers)
+    stream = Key(0).numpy()
+    uploads = {
+        f"room {index}": {
+            "prototypes": stream.normal(size=(classes, width)).astype(np.float32),
+            "present": np.ones(classes, bool),
+        }
+        for index in range(number)
+    }
+    server = algorithm.open(cards(number, classes, width), Key(0))
+    return algorithm, algorithm.merge(server, uploads, ROUND)
+
+
+def test_a_sample_of_peers_is_drawn_anew_each_round_evenly_and_never_oneself() -> None:
+    """2 of 4 peers have 6 pairs; in 1,200 rounds each comes 200 times, give or take 5 σ = 65."""
+    algorithm, server = heard(5, 2)
+    times: Counter[tuple[int, ...]] = Counter()
+    for number in range(1200):
+        down = algorithm.download(server, "room 1", Round(number, 1200, Key(0) / "round" / number))
+        rows = [np.flatnonzero((server["padded"] == one).all((1, 2))) for one in down["clients"]]
+        times[tuple(int(row) for (row,) in rows)] += 1
+        assert down["drawn_of"] == 4
+    assert sorted(times) == list(itertools.combinations((0, 2, 3, 4), 2))
+    assert all(abs(seen - 200) < 65 for seen in times.values())
+
+
+def test_a_sample_depends_on_seed_round_and_room_alone() -> None:
+    algorithm, server = heard(9, 3)
+
+    def drawn(room: str, round: Round) -> bytes:
+        return encode(algorithm.download(server, room, round))
+
+    usual = drawn("room 1", ROUND)
+    assert drawn("room 1", ROUND) == usual
+    others = {drawn("room 2", ROUND), drawn("room 1", Round(2, 10, Key(1)))}
+    others |= {drawn("room 1", Round(2, 10, Key(0) / "round" / 3))}
+    assert len(others - {usual}) == 3
+
+
+def test_as_many_peers_as_there_are_is_all_of_them() -> None:
+    _, server = heard(5, "all")
+    expected = encode(FedAPA().download(server, "room 1", ROUND))
+    for number in (4, 5, 100):
+        assert encode(FedAPA(peers=number).download(server, "room 1", ROUND)) == expected
+    assert encode(FedAPA(peers=3).download(server, "room 1", ROUND)) != expected
+
+
+def test_a_download_with_a_sample_does_not_grow_with_the_rooms() -> None:
+    """k + 1 sets of 21 × 256 and one number, whether 10 rooms take part or 300."""
+    sizes = set()
+    for number in (10, 300):
+        algorithm, server = heard(number, 4, 21, 256)
+        down = algorithm.download(server, "room 3", ROUND)
+        assert array_bytes(down) == 5 * 21 * 256 * 4 + 21
+        sizes.add(len(encode(down)) // 100)
+    assert len(sizes) == 1
+
+
+def test_enough_peers_train_as_all_do_and_fewer_do_not(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    rooms = make_rooms()
+    found = {}
+    for peers in ("all", 2, 1):
+        settings = {"peers": peers, "warm_rounds": 0}
+        carry_out(plan_of("fedapa", settings=settings), rooms, tmp_path / str(peers))
+        found[peers] = models(tmp_path / str(peers))
+    assert found["all"] == found[2] != found[1]
+
+
+def test_a_run_with_a_sample_of_peers_goes_on_bit_equal(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    rooms, plan = make_rooms(), plan_of("fedapa", settings={"peers": 1, "warm_rounds": 0})
+    whole = carry_out(plan, rooms, tmp_path / "whole")
+    part = carry_out(plan, rooms, tmp_path / "part", stop_after=2)
+    rest = go_on(plan, rooms, tmp_path / "part", part[-1].state)
+    assert records(part + rest) == records(whole)
+    assert models(tmp_path / "part") == models(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("peers", [0, -1, 2.5, "some"])
+def test_peers_that_mean_nothing_are_refused(peers: Any) -> None:
+    with pytest.raises(PlanError, match="peers"):
+        plan_of("fedapa", settings={"peers": peers})
 
 
 def test_absent_classes_do_not_travel_up(make_rooms: MakeRooms) -> None:

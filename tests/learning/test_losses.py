@@ -1,7 +1,7 @@
 """The contrastive losses: by hand, by brute force, by finite differences."""
 
 import math
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedapa import prototype_contrast
+from fedapa.algorithms.prototype_sets import sample_shares
 from fedapa.errors import DataError, PlanError
 from fedapa.learning.losses import fedapa_loss
 from fedapa.randomness import Key
@@ -111,6 +112,51 @@ def test_the_order_of_sets_samples_and_classes_does_not_matter(seed: int) -> Non
     )
     expected = prototype_contrast(embeddings, labels, prototypes, 0.5, present)
     torch.testing.assert_close(moved, expected)
+
+
+def test_a_sample_of_peers_by_hand() -> None:
+    """r = (1, 0) of class 0 at τ = 1; sets as rows p^0, p^1. The room's own has cosines 1 and 0:
+    ℓ_0 = log(1 + e⁻¹) = 0.31326. Peer 1 has them swapped: ℓ_1 = log(1 + e) = 1.31326. Peer 2 has
+    two equal ones: ℓ_2 = log 2 = 0.69315. L_c over all is their mean, 0.77322. With k = 1 of two
+    peers the shares are 1/3 and 2/3: peer 1 gives 0.97993, peer 2 0.56652, their mean 0.77322."""
+    own, first, second = torch.tensor(
+        [[[1.0, 0], [0, 1]], [[0, 1], [1, 0]], [[1, 0], [1, 0]]], dtype=torch.float64
+    )
+    given, label = torch.tensor([[1.0, 0]], dtype=torch.float64), torch.tensor([0])
+    shares = sample_shares(1, of=2)
+    assert shares.tolist() == pytest.approx([2 / 3, 1 / 3])
+    values = [
+        prototype_contrast(given, label, torch.stack([peer, own]), 1.0, shares=shares).item()
+        for peer in (first, second)
+    ]
+    assert values == pytest.approx([0.97993, 0.56652], abs=1e-5)
+    whole = prototype_contrast(given, label, torch.stack([own, first, second]), 1.0).item()
+    assert sum(values) / 2 == pytest.approx(whole, abs=1e-7) == pytest.approx(0.77322, abs=1e-5)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_the_mean_over_all_samples_of_peers_is_the_loss_over_all(number: int) -> None:
+    """All C(N − 1, k) samples are as likely: the mean of loss and gradient has no bias. Class 3 is
+    unknown to everybody, and a sample has it."""
+    embeddings, labels, prototypes, _ = drawn(7, rooms=5)
+    known = torch.tensor([True, True, True, False])
+    assert (labels == 3).any()
+
+    def loss_and_gradient(
+        sets: torch.Tensor, shares: np.ndarray | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        given = embeddings.clone().requires_grad_()
+        loss = prototype_contrast(given, labels, sets, 0.5, known, shares=shares)
+        return loss.detach(), torch.autograd.grad(loss, given)[0]
+
+    shares = sample_shares(number, of=4).astype(np.float64)
+    found = [
+        loss_and_gradient(prototypes[[*drawn_peers, 4]], shares)
+        for drawn_peers in combinations(range(4), number)
+    ]
+    expected = loss_and_gradient(prototypes, None)
+    for mean, whole in zip(zip(*found, strict=True), expected, strict=True):
+        torch.testing.assert_close(torch.stack(mean).mean(dim=0), whole, rtol=1e-6, atol=1e-9)
 
 
 def test_gradients_by_finite_differences() -> None:

@@ -33,6 +33,34 @@ def test_the_normaliser_by_hand_and_a_dead_subcarrier() -> None:
     assert normaliser(windows).tolist() == [[[-1.0, 0.0]], [[1.0, 0.0]]]
 
 
+@pytest.mark.parametrize("mapped", [True, False])
+def test_some_windows_are_normalised_in_one_pass_to_the_same_bits(
+    mapped: bool, tmp_path: Path
+) -> None:
+    stream = Key(3).numpy()
+    windows = (100 * stream.normal(size=(9, 13, 37)) + 5).astype(np.float32)
+    if mapped:
+        np.save(tmp_path / "windows.npy", windows)
+        windows = np.load(tmp_path / "windows.npy", mmap_mode="r")
+    normaliser = Normaliser.of(windows, np.arange(6))
+    for index in (np.array([8, 0, 3, 3]), np.arange(9), np.array([], np.int64), np.array([-1])):
+        found = normaliser.some(windows, index)
+        assert found.dtype == np.float32
+        assert found.tobytes() == normaliser(windows[index]).tobytes()
+    with pytest.raises(IndexError):
+        normaliser.some(windows, np.array([0, 9]))
+
+
+@pytest.mark.parametrize("values", [np.ones((4, 5)), np.ones((4, 3, 5)), np.ones((4, 5, 3)).T])
+def test_windows_of_other_kinds_are_normalised_too(values: np.ndarray) -> None:
+    """Features, doubles, and windows that do not lie in one piece."""
+    windows = values if values.ndim == 2 else values.astype(np.float64)
+    normaliser = Normaliser.of(windows.astype(np.float32), np.arange(2))
+    index = np.array([2, 1])
+    expected = normaliser(windows[index])
+    assert normaliser.some(windows, index).tobytes() == expected.tobytes()
+
+
 def test_the_normaliser_never_sees_the_test_part(make_rooms: MakeRooms) -> None:
     room = make_rooms()[0]
     changed = room.windows.copy()

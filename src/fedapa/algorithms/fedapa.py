@@ -1,8 +1,9 @@
 """FedAPA: rooms exchange class prototypes; each gets its own, similarity-weighted mixture of all.
 
 Up: P_i, one mean embedding a class (eqn_4). Down: Q_i, the room's mixture (eqn_5–eqn_7), and the
-other rooms' sets. The room minimises L_ce + λ_t (L_g + L_c) (eqn_8–eqn_11). Unlike FedProto the
-mixture is personal, not one mean for all; unlike FedAvg no weights travel, so nets may differ.
+other rooms' sets or a sample of them. The room minimises L_ce + λ_t (L_g + L_c) (eqn_8–eqn_11).
+Unlike FedProto the mixture is personal, not one mean for all; unlike FedAvg no weights travel, so
+nets may differ.
 
 The server first collects all P, builds Q from the unpadded P, then pads copies: the result does
 not depend on the order of rooms. The prototype losses start when real prototypes exist, round 2.
@@ -10,7 +11,7 @@ not depend on the order of rooms. The prototype losses start when real prototype
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from fedapa.algorithms.prototype_sets import (
     full_set,
     heard_sets,
     measure,
+    sample_shares,
     stored_sets,
     take_in,
 )
@@ -37,6 +39,7 @@ from fedapa.learning.fit import (
     NotNegative,
     NotNegativeInteger,
     Objective,
+    PositiveInteger,
     Temperature,
     cross_entropy,
 )
@@ -55,6 +58,17 @@ from fedapa.payload import Array
 from fedapa.rooms.room import Room
 
 __all__ = ["FedAPA"]
+
+
+class _Targets(NamedTuple):
+    mixture: Floats
+    """Q_i [C, D]."""
+    clients: Floats
+    """The sets of L_c [N, C, D]."""
+    shares: Floats | None
+    """How much each of them counts [N]; none is alike."""
+    known: Mask
+    """[C], the classes that anybody holds."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +95,10 @@ class FedAPA(PrototypeExchange):
     weighted by samples, as the text says (counts are then uploaded)."""
     include_self: bool = True
     """Whether a room's own prototype takes part in its mixture, as the definition has it."""
-    peers: Literal["all", "others", "none"] = "all"
+    peers: Literal["all", "others", "none"] | PositiveInteger = "all"
     """Whether L_c runs over all sets, the room's own included as in the equation, over the others',
-    or is left out (the sets of others are then not downloaded)."""
+    or is left out (the sets of others are then not downloaded). A number k: over the own set and k
+    of the others', drawn anew each round and weighted so that the mean over draws is "all"."""
     mixture: Literal["adaptive", "average", "own"] = "adaptive"
     """What Q_i is: the similarity-weighted mixture; the plain mean over holders, the same for all;
     or the room's own set, with which nothing travels and L_c too sees the own set alone."""
@@ -101,8 +116,13 @@ class FedAPA(PrototypeExchange):
         }
         if self.peers == "none":
             return payload
-        heard = heard_sets(state, apart_from=room)
-        return {**payload, "clients": cast(Floats, state["padded"])[heard]}
+        (heard,) = np.nonzero(heard_sets(state, apart_from=room))
+        padded = cast(Floats, state["padded"])
+        if not isinstance(self.peers, int) or self.peers >= len(heard):
+            return {**payload, "clients": padded[heard]}
+        stream = (round.key / "room" / room / "peers").numpy()
+        drawn = np.sort(stream.choice(heard, self.peers, replace=False))
+        return {**payload, "clients": padded[drawn], "drawn_of": len(heard)}
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
@@ -174,7 +194,11 @@ class FedAPA(PrototypeExchange):
         given = self._targets(room, state)
         if given is None or weight == 0:
             return cross_entropy
-        mixture, clients, known = (torch.from_numpy(values).to(room.device) for values in given)
+        mixture, clients, known = (
+            torch.from_numpy(values).to(room.device)
+            for values in (given.mixture, given.clients, given.known)
+        )
+        shares = None if given.shares is None else torch.from_numpy(given.shares).to(room.device)
 
         def hybrid(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
             logits, embeddings = model(windows)
@@ -184,6 +208,7 @@ class FedAPA(PrototypeExchange):
                 labels,
                 mixture=mixture,
                 clients=clients,
+                shares=shares,
                 present=known,
                 temperature=self.temperature,
                 weight=weight,
@@ -191,8 +216,8 @@ class FedAPA(PrototypeExchange):
 
         return hybrid
 
-    def _targets(self, room: Room, state: RoomState) -> tuple[Floats, Floats, Mask] | None:
-        """Q_i [C, D], the sets of L_c [N, C, D] and the known classes [C]; none in round 1."""
+    def _targets(self, room: Room, state: RoomState) -> _Targets | None:
+        """What the losses of this round are measured against; none in round 1."""
         shape = (0, len(room.classes), room.width)
         nobody = np.zeros(shape, np.float32)
         if self.mixture == "own":
@@ -200,12 +225,15 @@ class FedAPA(PrototypeExchange):
                 return None
             own = full_set(state, np.zeros(shape[1:], np.float32))
             sets = nobody if self.peers == "none" else own[None]
-            return own, sets, np.array(cast(Mask, state["own_present"]))
+            return _Targets(own, sets, None, np.array(cast(Mask, state["own_present"])))
         if "mixture" not in state:
             return None
         mixture = np.array(cast(Floats, state["mixture"]))
-        sets = np.array(cast(Floats, state.get("clients", nobody)))  # (N − 1, C, D)
-        if self.peers == "all" and "own" in state:
+        sets = np.array(cast(Floats, state.get("clients", nobody)))  # (N − 1, C, D) or (k, C, D)
+        shares = None
+        if self.peers not in ("others", "none") and "own" in state:
+            if "drawn_of" in state:  # rooms once heard stay so: a sample never becomes all again
+                shares = sample_shares(len(sets), of=cast(int, state["drawn_of"]))
             # A room's own padded rows are the mixture's: eq:padding gives both the same mean.
             sets = np.concatenate([sets, full_set(state, mixture)[None]])  # (N, C, D)
-        return mixture, sets, np.array(cast(Mask, state["known"]))
+        return _Targets(mixture, sets, shares, np.array(cast(Mask, state["known"])))

@@ -35,6 +35,7 @@ __all__ = [
     "heard_sets",
     "measure",
     "open_sets",
+    "sample_shares",
     "stored_sets",
     "take_in",
     "take_in_and_average",
@@ -178,3 +179,14 @@ def full_set(state: RoomState, otherwise: Floats) -> Floats:
     own = np.array(otherwise)
     own[cast(Mask, state["own_present"])] = cast(Floats, state["own"])
     return own
+
+
+def sample_shares(drawn: int, *, of: int) -> Floats:
+    """How much each set counts in L_c of a uniform sample of peers: [k + 1], the room's own last.
+
+    With N − 1 peers the own set has 1/N, as over all, and each of the k drawn (N − 1)/(N·k): a peer
+    is drawn with probability k/(N − 1), so that its share is 1/N on average and the estimate of
+    L_c has no bias (docs/equations.md).
+    """
+    rooms = of + 1  # N
+    return np.array([*[of / (rooms * drawn)] * drawn, 1 / rooms], np.float32)

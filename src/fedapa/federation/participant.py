@@ -19,7 +19,7 @@ from fedapa.errors import PayloadError
 from fedapa.evaluation.metrics import confusion, score
 from fedapa.files import write_bytes
 from fedapa.models.model import Model
-from fedapa.payload import Array, Tree, Value, decode, digest, encode
+from fedapa.payload import Array, Precision, Tree, Value, decode, digest, encode
 from fedapa.rooms.room import Room
 from fedapa.rooms.served import save_model
 
@@ -36,6 +36,8 @@ class Request:
     """Whether to train; the last exchange only scores."""
     keep_model: bool = False
     """Whether to write the deployed net to its file."""
+    precision: Precision = "float32"
+    """In how many bits the floats of the upload travel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,7 @@ class Participant:
         return state, Reply(
             scores=scores,
             confusion=matrix,
-            upload=None if upload is None else encode(upload),
+            upload=None if upload is None else encode(upload, request.precision),
             report=report,
             seconds=seconds,
         )

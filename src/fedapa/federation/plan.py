@@ -21,6 +21,7 @@ from fedapa.errors import PlanError, nearest
 from fedapa.federation.cohort import Selection
 from fedapa.learning.fit import NotNegativeInteger, Positive, PositiveInteger, Training
 from fedapa.models.build import ARCHITECTURES
+from fedapa.payload import Precision
 from fedapa.rooms.skew import Partition
 from fedapa.windows.slide import Cut
 from fedapa.windows.split import SplitKind
@@ -119,6 +120,8 @@ class Plan(_Section):
     selection: Selection = "uniform"
     """Which rooms those are: drawn at random, those whose prototypes differ most, or with odds for
     those that finish soon."""
+    precision: Precision = "float32"
+    """In how many bits the floats of messages travel, up and down: float32, float16 or int8."""
     classes: tuple[Label, ...] | None = None
     """All counts or categories, each once; by default those found in the rooms."""
     device: Literal["cpu", "cuda"] = "cpu"

@@ -79,11 +79,12 @@ def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterat
             )
         requests = {
             room: Request(
-                download=encode(algorithm.download(server, room, round))
+                download=encode(algorithm.download(server, room, round), plan.precision)
                 if room in present
                 else None,
                 train=room in present and not last,
                 keep_model=last,
+                precision=plan.precision,
             )
             for room in rooms
         }

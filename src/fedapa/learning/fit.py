@@ -82,25 +82,23 @@ def fit(
     mode, no moving BatchNorm statistics.
     """
     _thaw(model, part)
-    optimiser = torch.optim.SGD(
-        [parameter for parameter in model.parameters() if parameter.requires_grad],
-        lr=training.learning_rate,
-        momentum=training.momentum,
-        weight_decay=training.weight_decay,
-    )
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    velocity: dict[str, Tensor] = {}
     if training.keep_momentum and momentum:
-        for name, parameter in model.named_parameters():
-            if name in momentum and parameter.requires_grad:
-                carried = torch.tensor(momentum[name], device=parameter.device)
-                optimiser.state[parameter]["momentum_buffer"] = carried
+        velocity = {
+            name: torch.tensor(momentum[name], device=parameter.device)
+            for name, parameter in trained.items()
+            if name in momentum
+        }
     sums: dict[str, Tensor] = {}
     seen = 0
     for epoch in range(training.epochs):
         for windows, labels in room.batches(training.batch_size, key / "epoch" / epoch):
             losses = objective(model, windows, labels)
-            optimiser.zero_grad()
+            for parameter in trained.values():
+                parameter.grad = None
             losses["loss"].backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            _descend(trained, velocity, training)
             for name, value in losses.items():
                 sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu() * len(labels)
             seen += len(labels)
@@ -110,7 +108,8 @@ def fit(
             f"room '{room.name}': the loss became {means['loss']} in training; "
             "lower learning_rate or look for extreme windows with 'fedapa inspect'"
         )
-    return Fit(losses=means, momentum=_momentum_of(model, optimiser))
+    carried = {name: buffer.cpu().numpy().copy() for name, buffer in velocity.items()}
+    return Fit(losses=means, momentum=carried)
 
 
 def _thaw(model: Model, part: Part) -> None:
@@ -122,9 +121,24 @@ def _thaw(model: Model, part: Part) -> None:
     model.training = True
 
 
-def _momentum_of(model: Model, optimiser: torch.optim.SGD) -> NamedArrays:
-    return {
-        name: buffer.cpu().numpy().copy()
-        for name, parameter in model.named_parameters()
-        if (buffer := optimiser.state[parameter].get("momentum_buffer")) is not None
-    }
+@torch.no_grad()
+def _descend(
+    trained: Mapping[str, Tensor], velocity: dict[str, Tensor], training: Training
+) -> None:
+    """One step of SGD with momentum and weight decay, in place.
+
+    To the bit what torch.optim.SGD does. That one loads torch's compiler when it is first built,
+    which takes each worker a second of its start.
+    """
+    for name, parameter in trained.items():
+        if parameter.grad is None:
+            continue
+        slope = parameter.grad
+        if training.weight_decay:
+            slope = slope.add(parameter, alpha=training.weight_decay)
+        if training.momentum:
+            if name in velocity:
+                slope = velocity[name].mul_(training.momentum).add_(slope)
+            else:
+                velocity[name] = slope = slope.clone()
+        parameter.add_(slope, alpha=-training.learning_rate)

@@ -19,6 +19,8 @@ def prototype_contrast(
     prototypes: Tensor | Array,
     temperature: float,
     present: Tensor | Array | None = None,
+    *,
+    shares: Tensor | Array | None = None,
 ) -> TensorOrArray:
     """Pull embeddings to the prototype of their class, away from those of other classes.
 
@@ -33,6 +35,7 @@ def prototype_contrast(
         temperature: τ.
         present: [C] or [N, C]; absent classes stay out of every denominator, and a sample whose
             own class is absent in a set says nothing about that set. All present by default.
+        shares: [N], how much each set counts in the mean; alike by default.
 
     Returns:
         A scalar; 0 where no sample meets a prototype of its class.
@@ -59,7 +62,12 @@ def prototype_contrast(
         targets = targets[known]
     if not len(targets):
         return like(embeddings, (given * 0.0).sum())
-    return like(embeddings, F.cross_entropy(scores, targets))
+    if shares is None:
+        return like(embeddings, F.cross_entropy(scores, targets))
+    counted = tensor(shares).to(given.dtype).repeat(len(given))  # (B·N,)
+    counted = counted if present is None else counted[known]
+    losses = F.cross_entropy(scores, targets, reduction="none")  # (B·N,)
+    return like(embeddings, (counted * losses).sum() / counted.sum())
 
 
 def fedapa_loss(
@@ -72,6 +80,7 @@ def fedapa_loss(
     present: Tensor,
     temperature: float,
     weight: float,
+    shares: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """L = L_ce + λ·(L_g + L_c), and its parts.  eqn_11.
 
@@ -84,10 +93,13 @@ def fedapa_loss(
         present: [C], the classes that anybody holds.
         temperature: τ of both contrasts.
         weight: λ_t.
+        shares: [N], how much each of the clients' sets counts; alike by default.
     """
     classification = F.cross_entropy(logits, labels)
     to_mixture = prototype_contrast(embeddings, labels, mixture, temperature, present)  # L_g, eqn_8
-    to_clients = prototype_contrast(embeddings, labels, clients, temperature, present)  # L_c, eqn_9
+    to_clients = prototype_contrast(  # L_c, eqn_9
+        embeddings, labels, clients, temperature, present, shares=shares
+    )
     total = classification + weight * (to_mixture + to_clients)  # eqn_11
     return {
         "loss": total,

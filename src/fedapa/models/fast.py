@@ -9,6 +9,7 @@ The plain path is ``ConvEncoder.plain``; tests hold the two together. What is di
   all that the backward pass needs.
 - Further blocks are channels last, with BatchNorm and ReLU in one pass; in the last block the
   global mean is in that pass too, and its reductions for the backward pass are those of forward.
+- In eval mode every BatchNorm is folded into the convolution before it.
 """
 
 from typing import TYPE_CHECKING, Any, cast
@@ -93,8 +94,7 @@ def _fold_first(block: nn.Sequential, windows: Tensor) -> Tensor:
         _remember(norm, mean.detach(), variance.detach(), number)
     else:
         mean, variance = _kept(norm)
-    scale = norm.weight.double() / torch.sqrt(variance + norm.eps)
-    bias = norm.bias.double() - scale * mean
+    scale, bias = _scale_and_bias(norm, mean, variance)
     return torch.cat([scale[:, None] * weight, bias[:, None]], dim=1)
 
 
@@ -176,9 +176,11 @@ class _FirstLayer(torch.autograd.Function):
 def _block(given: Tensor, block: nn.Sequential, *, last: bool) -> Tensor:
     """Convolution, BatchNorm, ReLU; after the last block the mean over positions, [B, C]."""
     conv, norm = cast(nn.Conv2d, block.conv), cast(nn.BatchNorm2d, block.norm)
+    if not norm.training:
+        return _resting_block(given, conv, norm, last=last)
     weight = conv.weight.contiguous(memory_format=torch.channels_last)
     raw = F.conv2d(given, weight, stride=conv.stride, padding=conv.padding)
-    mean, variance = _batch_statistics(raw, norm) if norm.training else _kept(norm)
+    mean, variance = _batch_statistics(raw, norm)
     inverse = torch.rsqrt(variance + norm.eps)
     function = _NormReluMean if last else _NormRelu
     gain, bias = cast(Tensor, norm.weight), cast(Tensor, norm.bias)
@@ -186,6 +188,22 @@ def _block(given: Tensor, block: nn.Sequential, *, last: bool) -> Tensor:
         gain, bias = gain.detach(), bias.detach()
     result = function.apply(raw, gain, bias, mean, inverse)  # type: ignore[no-untyped-call]
     return cast(Tensor, result)
+
+
+def _resting_block(given: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, *, last: bool) -> Tensor:
+    """``_block`` in eval mode: BatchNorm is folded into the convolution; there is no gradient."""
+    scale, bias = _scale_and_bias(norm, *_kept(norm))
+    weight = conv.weight.detach().contiguous(memory_format=torch.channels_last)
+    weight = weight * scale.float()[:, None, None, None]
+    made = F.conv2d(given, weight, bias.float(), stride=conv.stride, padding=conv.padding)
+    if not last:
+        return made.relu_()
+    from fedapa.models import kernels
+
+    channels, positions = made.shape[1], made.shape[2] * made.shape[3]
+    total = np.empty((len(made), _tile(channels)))
+    kernels.rectified_pool(_rows(made), total)
+    return (_untiled(total, channels) / positions).float()
 
 
 def _batch_statistics(raw: Tensor, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
@@ -307,6 +325,12 @@ def _remember(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor, number: int)
             kept = cast(Tensor, kept)
             kept.mul_(1 - momentum).add_(momentum * new.float())
         cast(Tensor, norm.num_batches_tracked).add_(1)
+
+
+def _scale_and_bias(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """BatchNorm as scale·z + bias, [C] each, in float64."""
+    scale = norm.weight.double() / torch.sqrt(variance + norm.eps)
+    return scale, norm.bias.double() - scale * mean
 
 
 def _kept(norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:

@@ -31,7 +31,9 @@ __all__ = [
     "patch_moments",
     "pooled_gradient",
     "pooled_sums",
+    "rectified_pool",
     "rectified_sums",
+    "standardise",
 ]
 
 TAPS = 10
@@ -43,8 +45,17 @@ TILE = 512
 
 
 def _lanes() -> int:
-    """Floats in one vector register: weights and sums need 21 registers at once."""
-    features = binding.get_host_cpu_features()
+    """Floats in one vector register: weights and sums need 21 registers at once.
+
+    numba compiles for another processor if NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name one; tests
+    use that to run the narrower loops where wider ones would be taken.
+    """
+    told = numba.config.CPU_FEATURES  # type: ignore[attr-defined]
+    features = (
+        binding.get_host_cpu_features()
+        if told is None
+        else {word[1:]: word.startswith("+") for word in told.split(",")}
+    )
     if features.get("avx512f"):
         return 16
     return 8 if features.get("avx2") else 4
@@ -173,6 +184,24 @@ _row_active = _row_loop("active")
 _row_rectified = _row_loop("rectified")
 _row_write = _row_loop("write")
 _row_pull = _row_loop("pull")
+
+
+@numba.njit(cache=True, error_model="numpy")
+def standardise(windows, index, mean, deviation, made):
+    """(window − mean)/deviation of the windows at ``index``, read once and written once.
+
+    Args:
+        windows: [windows, packets, subcarriers] float32.
+        index: [B], each below the number of windows: nothing is checked here.
+        mean: [subcarriers] float32.
+        deviation: [subcarriers] float32.
+        made: [B, packets, subcarriers] float32; the result, in the bits that numpy gives.
+    """
+    for n in range(len(index)):
+        window, out = windows[index[n]], made[n]
+        for i in range(len(window)):
+            for j in range(len(mean)):
+                out[i, j] = (window[i, j] - mean[j]) / deviation[j]
 
 
 @numba.njit(cache=True)
@@ -399,6 +428,22 @@ def norm_gradient(values, pull, scale, shift, mean, offset, slope):
                 value = part[c] * scale[c] + shift[c]
                 gradient = zero if value <= zero else back[c] * scale[c]
                 back[c] = gradient + offset[c] + slope[c] * (part[c] - mean[c])
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def rectified_pool(values, total):
+    """Per window Σ relu(z), [B, TILE] float64; float32 within a window."""
+    size, tile = values.shape[1], total.shape[1]
+    zero = np.float32(0)
+    one = np.empty(tile, np.float32)
+    for b in range(len(values)):
+        one[:] = 0
+        for start in range(0, size, tile):
+            part = values[b, start : start + tile]
+            for c in range(len(part)):
+                one[c] += zero if part[c] < zero else part[c]
+        for c in range(tile):
+            total[b, c] = one[c]
 
 
 @numba.njit(cache=True, fastmath={"contract"})

@@ -58,6 +58,26 @@ class Normaliser:
         made /= self.deviation
         return np.asarray(made, np.float32)
 
+    def some(
+        self, windows: npt.NDArray[np.float32], index: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float32]:
+        """The normalised windows at ``index``: the same bits, in one pass where that is possible.
+
+        Args:
+            windows: [windows, packets, subcarriers] or [windows, features].
+            index: [B].
+        """
+        given = np.asarray(windows)  # a memory map, too, as a plain array
+        usual = given.ndim == 3 and given.dtype == np.float32 and given.flags.c_contiguous
+        within = len(index) > 0 and 0 <= index.min() <= index.max() < len(given)
+        if not usual or not within or given.shape[-1:] != self.mean.shape:
+            return self(windows[index])
+        from fedapa.models import kernels
+
+        made = np.empty((len(index), *given.shape[1:]), np.float32)
+        kernels.standardise(given, index, self.mean, self.deviation, made)
+        return made
+
 
 @dataclass(frozen=True)
 class RoomCard:
@@ -244,7 +264,7 @@ class Room:
 
     def tensors(self, index: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Some windows, normalised, and their labels, on the room's device."""
-        windows = torch.from_numpy(self.normaliser(self.windows[index]))
+        windows = torch.from_numpy(self.normaliser.some(self.windows, index))
         return windows.to(self.device), torch.from_numpy(self.labels[index]).to(self.device)
 
 

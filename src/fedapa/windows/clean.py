@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy import signal
 
 from fedapa.csi.capture import Capture
 from fedapa.csi.subcarriers import live, segments
@@ -144,6 +143,8 @@ def low_pass(cleaned: Amplitudes, *, cutoff: float, rate: float) -> Amplitudes:
             f"a low-pass at {cutoff:g} Hz needs more than {2 * cutoff:g} packets a second, "
             f"not {rate:g}"
         )
+    from scipy import signal  # a second to import, and rarely needed
+
     sections = signal.butter(4, cutoff, fs=rate, output="sos")
     reach = 3 * (2 * len(sections) + 1)
     if len(cleaned.amplitude) <= reach:

@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import signal
 
 from fedapa.errors import DataError
 from fedapa.files import aside, write_text
@@ -219,6 +218,8 @@ def cut_recording(
     part = read(first, last)  # (packets, subcarriers, links)
     part = part[:, :, 0] if cut.links == "first" else _side_by_side(part)
     if cut.decimate > 1:
+        from scipy import signal  # a second to import, and rarely needed
+
         taps = signal.firwin(2 * margin + 1, 0.8 / cut.decimate)
         part = signal.oaconvolve(
             np.pad(part, ((margin, margin), (0, 0)), mode="edge"), taps[:, None], "valid", axes=0
