@@ -81,8 +81,7 @@ def _columns(line: bytes) -> tuple[str, ...] | None:
 def _in_our_words(names: Sequence[str]) -> tuple[str, ...]:
     ours = [_ALIASES.get(name, name) for name in names]
     return tuple(
-        name if name != our and our in names else our
-        for name, our in zip(names, ours, strict=True)
+        name if name != our and our in names else our for name, our in zip(names, ours, strict=True)
     )
 
 
