@@ -47,7 +47,7 @@ _ALIASES = {
 """Other names of a column; they count where the column itself is not there."""
 _LONGEST = 1 << 16
 """More bytes than this without a line's end are no line of text."""
-_LINE = re.compile(rb'CSI_DATA,([^\[\r\n"]*),"?\[([-\d, ]*)\]"?((?:,[-\d. ]*)*)\s*')
+_LINE = re.compile(rb'CSI_DATA,([^\[\r\n"]*),"?\[([-\d, ]*)\]"?((?:,[-\d.]*)*)\s*')
 _NUMBERS = re.compile(rb"-?\d{1,3}(?:[ ,]+-?\d{1,3})*")
 _INTEGER = re.compile(rb"\s*-?\d{1,10}\s*")
 _MARK = b"CSI_DATA"
