@@ -1,10 +1,12 @@
 """Inspecting, importing and simulating captures as a user does."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from fedapa.report.waterfall import draw_waterfall
 from fedapa.windows.store import Store
 from tests.csi.capture_bytes import bfee, intel_csi, nexmon_file
 from tests.csi.conftest import shared_data
@@ -71,6 +73,28 @@ def test_inspect_takes_a_folder_for_pictures_only(tmp_path: Path) -> None:
     assert "give --plot too" in one_sentence(done)
 
 
+def test_pictures_of_files_of_one_name_do_not_go_into_one_folder(tmp_path: Path) -> None:
+    files = [tmp_path / room / "P=0.pcap" for room in ("a", "b")]
+    for path in files:
+        path.parent.mkdir()
+        path.write_bytes(nexmon_file(3))
+    done = fedapa("inspect", *files, "--plot", "--out", tmp_path / "pictures", code=2)
+    assert "several files are named P=0.pcap" in one_sentence(done)
+    found = json.loads(fedapa("inspect", *files, "--json").stdout)["files"]
+    assert [each["file"] for each in found] == list(map(str, files))
+
+
+def test_odd_names_are_drawn(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8, and what would be a formula to the drawing library."""
+    for name in (os.fsdecode(b"\xff.pcap"), "$x^_$.pcap"):
+        path = tmp_path / name
+        try:
+            path.write_bytes(nexmon_file(3))
+        except OSError:
+            continue  # not on this file system
+        draw_waterfall(path, tmp_path / "picture.png")
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -121,6 +145,7 @@ def test_import_makes_a_store_that_runs(tmp_path: Path) -> None:
         ((*FITS, "--rate", "inf"), "rate inf is no rate of packets"),
         ((*FITS, "--rate", "1e12"), "rate 1e+12 is no rate of packets"),
         ((*FITS, "--rate", "nan"), "rate nan is no rate of packets"),
+        ((*FITS, "--low-pass", "nan"), "low-pass nan is no cut-off"),
         ((*FITS, "--gate", "nan"), "gate nan is no share"),
         ((*FITS, "--gate", "1"), "gate 1 is no share"),
         ((*FITS, "--gate", "-0.1"), "gate -0.1 is no share"),
@@ -138,6 +163,11 @@ def test_import_says_what_is_wrong(tmp_path: Path, flags: tuple[str, ...], words
     done = fedapa("import", folder, "--out", tmp_path / "rooms.h5", *flags, code=2)
     assert words in one_sentence(done)
     assert not (tmp_path / "rooms.h5").exists()
+
+
+def test_import_of_nothing_says_so(tmp_path: Path) -> None:
+    done = fedapa("import", tmp_path / "nowhere", "--out", tmp_path / "rooms.h5", code=2)
+    assert "no such folder or manifest" in one_sentence(done)
 
 
 def test_simulate_asks_where_to() -> None:

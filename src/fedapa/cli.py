@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -205,6 +206,12 @@ def inspect(
 
     if out is not None and not plot:
         raise PlanError("--out is for the pictures; give --plot too, or leave it out")
+    names = Counter(path.name for path in set(files))
+    if out is not None and (twice := [name for name, times in names.items() if times > 1]):
+        raise PlanError(
+            f"--out {out}: several files are named {twice[0]}, their pictures would be one; leave "
+            "--out out, or give it for each of them"
+        )
     found = []
     wrong = []
     for path in files:
@@ -310,6 +317,8 @@ def import_(
             sources, others = sources_by_pattern(source, pattern)
         elif source.is_file():
             sources = sources_by_manifest(source)
+        elif not source.exists():
+            raise PlanError(f"{source}: no such folder or manifest")
         else:
             raise PlanError(
                 f"{source}: say what its paths mean, e.g. --pattern '{{room}}/{{day}}/"

@@ -7,7 +7,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["aside", "folder_aside", "write_bytes", "write_text"]
+__all__ = ["aside", "folder_aside", "readable", "write_bytes", "write_text"]
+
+
+def readable(name: str) -> str:
+    """A file's name as text to store or to draw; a name may hold bytes that are no UTF-8."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 @contextlib.contextmanager

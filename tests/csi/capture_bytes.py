@@ -180,10 +180,10 @@ def feit_frame(
 FEIT_HT20, FEIT_HT40, FEIT_VHT80, FEIT_HE20 = 0x200, 0xA00, 0x1300, 0x400
 
 
-def feit_file(packets: int = 4) -> bytes:
+def feit_file(packets: int = 4, tones: int = 56, flags: int = FEIT_HT20) -> bytes:
     rng = np.random.default_rng(7)
     return b"".join(
-        feit_frame(rng.integers(-300, 300, (2, 1, 56, 2)), flags=FEIT_HT20, clock=5000 * i)
+        feit_frame(rng.integers(-300, 300, (2, 1, tones, 2)), flags=flags, clock=5000 * i)
         for i in range(packets)
     )
 
@@ -276,6 +276,7 @@ SEEDS = {
         esp_file(3),
         "\n".join(esp_line(ESP_TOOL, esp_values(384, i), clock=i) for i in range(2)).encode(),
         "\n".join(esp_line(ESP_NEWER, esp_values(114, i), clock=i) for i in range(3)).encode(),
+        "\n".join(esp_line(ESP_TOOL, esp_values(128, i)) + ",1.5" for i in range(2)).encode(),
     ],
 }
 """Sound files of each format, as small as they can be: what the mutation run starts from."""

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -131,12 +132,23 @@ def try_bytes(data: bytes, path: Path, rng: random.Random) -> str:
     return "error" if whole is None else "capture"
 
 
-def run(form: str, inputs: int, seed: int, folder: Path) -> Counter[str]:
+@dataclass
+class Outcome:
+    """What a run over one format came to."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    slowest: float = 0.0
+    """Seconds that one input took at most."""
+    grown: int = 0
+    """Bytes by which memory grew over all inputs."""
+
+
+def run(form: str, inputs: int, seed: int, folder: Path) -> Outcome:
     """Mutate sound files of one format; an input that breaks a promise raises, and is kept."""
     rng = random.Random(f"{form} {seed}")
     seeds = SEEDS[form]
     others = [data for family in SEEDS.values() for data in family]
-    outcomes: Counter[str] = Counter()
+    outcome = Outcome()
     path = folder / f"mutated-{form}.bin"
     for data in seeds:
         assert try_bytes(data, path, rng) == "capture"
@@ -145,14 +157,15 @@ def run(form: str, inputs: int, seed: int, folder: Path) -> Counter[str]:
         data = mutate(rng.choice(seeds), rng, others)
         began = time.monotonic()
         try:
-            outcomes[try_bytes(data, path, rng)] += 1
+            outcome.counts[try_bytes(data, path, rng)] += 1
         except BaseException as error:
             error.add_note(f"{form}: input {number} of seed {seed}; kept as {path}")
             raise
-        assert time.monotonic() - began < _SECONDS, f"{path}: took too long"
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-        assert grown < _MEMORY + 10 * len(data), f"{path}: took {grown >> 20} MB"
-    return outcomes
+        outcome.slowest = max(outcome.slowest, time.monotonic() - began)
+        assert outcome.slowest < _SECONDS, f"{path}: took too long"
+        outcome.grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+        assert outcome.grown < _MEMORY + 10 * len(data), f"{path}: took {outcome.grown >> 20} MB"
+    return outcome
 
 
 def main() -> None:
@@ -164,11 +177,12 @@ def main() -> None:
     for form in options.formats or sorted(SEEDS):
         began = time.monotonic()
         folder = Path(tempfile.mkdtemp(prefix="fedapa-fuzz-"))
-        outcomes = run(form, options.inputs, options.seed, folder)
+        outcome = run(form, options.inputs, options.seed, folder)
         shutil.rmtree(folder)  # only now: a breaking input is kept
         sys.stdout.write(
-            f"{form}: {options.inputs} inputs, {outcomes['capture']} captures, "
-            f"{outcomes['error']} errors, {time.monotonic() - began:.0f} s\n"
+            f"{form}: {options.inputs} inputs, {outcome.counts['capture']} captures, "
+            f"{outcome.counts['error']} errors, no crash, {time.monotonic() - began:.0f} s, "
+            f"slowest {outcome.slowest:.2f} s, memory grown by {outcome.grown / 2**20:.1f} MB\n"
         )
         sys.stdout.flush()
 

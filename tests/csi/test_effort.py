@@ -64,9 +64,22 @@ def many_empty_packets() -> bytes:
     return nexmon_file(3, 20) + pair * 100_000
 
 
+def lines_that_end_wrong() -> bytes:
+    """Each ends in what a line may end in, very often, and then in what it may not."""
+    ends = (b", ", b",", b" ", b",1.", b", " * 9)
+    return b"".join(b"CSI_DATA,1,2,[1]," + end * (60_000 // len(end)) + b"x\n" for end in ends)
+
+
 @pytest.mark.parametrize(
     "make",
-    [many_chips, many_antenna_sets, many_interfaces, many_formats, many_empty_packets],
+    [
+        many_chips,
+        many_antenna_sets,
+        many_interfaces,
+        many_formats,
+        many_empty_packets,
+        lines_that_end_wrong,
+    ],
     ids=lambda make: make.__name__,
 )
 @pytest.mark.parametrize("salvage", [False, True])

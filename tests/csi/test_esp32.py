@@ -85,8 +85,49 @@ def test_a_header_names_columns_of_any_number(tmp_path):
     line = f'{",".join(fields)},"[{" ".join(map(str, values))}]"'
     capture = read_capture(save(tmp_path, ",".join(names), line))
     assert (capture.rssi[0], capture.timestamps[0]) == (-44, 5.0)
-    with pytest.raises(CaptureError, match="41 columns without a header that names them"):
+    with pytest.raises(CaptureError, match=r"41 columns without a header that names them \(put it"):
         read_capture(save(tmp_path, line))
+
+
+STAMP = ",1607774756.965976"
+
+
+@pytest.mark.parametrize("header", [None, HEADER, HEADER + ",timestamp"])
+def test_a_time_of_day_behind_the_buffer_does_no_harm(tmp_path, header):
+    """ESP32-CSI-Tool's own listener appends it; its header may name it ``timestamp`` or not."""
+    line = esp_line(ESP_CLASSIC, esp_values(128, 1), clock=5_000_000, number=3)
+    plain = read_capture(save(tmp_path, line))
+    stamped = read_capture(save(tmp_path, *filter(None, [header]), line + STAMP, line))
+    np.testing.assert_array_equal(stamped.csi, np.concatenate([plain.csi, plain.csi]))
+    assert stamped.timestamps.tolist() == [5.0, 5.0]
+    assert (stamped.sequence.tolist(), stamped.skipped) == ([3, 3], {})
+
+
+def test_more_behind_the_buffer_needs_a_header(tmp_path):
+    line = esp_line(ESP_CLASSIC, esp_values(128, 1)) + ",7,8"
+    with pytest.raises(CaptureError, match="27 columns without a header that names them"):
+        read_capture(save(tmp_path, line))
+    assert read_capture(save(tmp_path, HEADER + ",a,b", line)).packets == 1
+
+
+def test_a_header_with_the_buffer_elsewhere_is_not_believed(tmp_path):
+    """26 columns in the header and 26 fields, but the buffer is the 25th: which is which?"""
+    line = esp_line(ESP_CLASSIC, esp_values(128, 1), clock=5_000_000) + ",7"
+    header = HEADER.replace("type,id", "type,more,id")
+    assert read_capture(save(tmp_path, header, line)).timestamps.tolist() == [5.0]
+
+
+def test_another_name_of_a_column_yields_to_its_own(tmp_path):
+    """The console of esp-radar has ``timestamp``, a date, beside ``local_timestamp``."""
+    names = HEADER.replace("id,mac", "seq,timestamp,mac").replace(
+        "secondary_channel", "channel_secondary"
+    )
+    line = esp_line(ESP_CLASSIC, esp_values(128, 1), clock=5_000_000, number=3, second=1)
+    line = line.replace("CSI_DATA,3,", "CSI_DATA,3,2024-05-06 07:08:09.123,")
+    capture = read_capture(save(tmp_path, names, line))
+    assert (capture.timestamps.tolist(), capture.sequence.tolist()) == ([5.0], [3])
+    pairs = esp_values(128, 1).reshape(64, 2)
+    np.testing.assert_array_equal(capture.csi[0, :, 0, 0], pairs[:, 1] + 1j * pairs[:, 0])
 
 
 def test_bad_lines_do_not_spoil_good_ones(tmp_path):

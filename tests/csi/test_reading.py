@@ -10,6 +10,7 @@ from fedapa import CaptureError, read_capture
 from fedapa.csi.reading import CaptureStream, read_chunks
 from tests.csi.capture_bytes import (
     ESP_CLASSIC,
+    FEIT_HT40,
     SEEDS,
     esp_file,
     esp_line,
@@ -106,6 +107,29 @@ def test_chunks_together_are_the_capture(tmp_path, form, size):
     csi, timestamps = joined(list(read_chunks(path, size=size)))
     np.testing.assert_array_equal(csi, whole.csi)
     np.testing.assert_array_equal(timestamps, whole.timestamps)
+
+
+TIES = {
+    "nexmon": (nexmon_file(3, 80), nexmon_file(3, 20)[24:]),
+    "intel5300": (intel_file(3, 3, 2), intel_file(3, 1, 1)),
+    "feitcsi": (feit_file(3, 114, FEIT_HT40), feit_file(3)),
+    "esp32": (
+        "".join(esp_line(ESP_CLASSIC, esp_values(256, i)) + "\n" for i in range(3)).encode(),
+        "".join(esp_line(ESP_CLASSIC, esp_values(128, i)) + "\n" for i in range(3)).encode(),
+    ),
+}
+
+
+@pytest.mark.parametrize("form", TIES)
+@pytest.mark.parametrize("size", [100, 1000, 1 << 20])
+def test_of_two_equally_frequent_kinds_the_first_is_kept_however_the_file_is_read(
+    tmp_path, form, size
+):
+    first, second = TIES[form]
+    kept = read_capture(save(tmp_path, first))
+    path = save(tmp_path, first + second)
+    np.testing.assert_array_equal(read_capture(path).csi, kept.csi)
+    np.testing.assert_array_equal(joined(list(read_chunks(path, size=size)))[0], kept.csi)
 
 
 def test_unsound_frames_are_counted_once_however_the_file_is_read(tmp_path):

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import numpy as np
@@ -135,7 +136,7 @@ def test_a_room_has_one_device_and_one_shape(tmp_path: Path) -> None:
 def test_an_unreadable_file_stops_the_import_unless_told_otherwise(tmp_path: Path) -> None:
     folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1), "cafe/P=2.dat": b"hello"})
     out = tmp_path / "rooms.h5"
-    with pytest.raises(DataError, match=r"P=2.dat@0: begins with .*--skip-unreadable"):
+    with pytest.raises(DataError, match=r"in .*cafe: P=2.dat@0: begins with .*--skip-unreadable"):
         imported(folder, "{room}/P={count}.dat", out)
     assert not out.exists()
     rows = imported(folder, "{room}/P={count}.dat", out, skip_unreadable=True)
@@ -196,6 +197,43 @@ def test_a_manifest_labels_stretches_of_files(tmp_path: Path) -> None:
     with Store(out) as store:
         found = {each.label: each.shape[0] for each in store.recordings("cafe")}
     assert found == {0: 10, 3: 20}
+
+
+def test_a_stretch_without_a_packet_is_refused(tmp_path: Path) -> None:
+    """Milliseconds, say, where seconds were meant: the row must not vanish."""
+    tree(tmp_path, {"a.dat": take(1, packets=40)})
+    path = manifest(
+        tmp_path, "file,room,count,start,end", "a.dat,cafe,1,0,0.1", "a.dat,cafe,2,100,200"
+    )
+    with pytest.raises(DataError, match=r"within its seconds 100 to 200; it lasts 0.4"):
+        import_captures(sources_by_manifest(path), tmp_path / "rooms.h5")
+    assert not (tmp_path / "rooms.h5").exists()
+
+
+def test_start_and_end_need_a_clock_that_goes_on(tmp_path: Path) -> None:
+    """A receiver that was restarted after 20 s: its seconds 0 to 1 are there twice."""
+    clocks = [*range(20_000_000, 40_000_000, 500_000), *range(20_000_000, 22_000_000, 500_000)]
+    data = b"".join(bfee(intel_csi(1, 1, i), clock=clock) for i, clock in enumerate(clocks))
+    tree(tmp_path, {"a.dat": data})
+    whole = manifest(tmp_path, "file,room,count", "a.dat,cafe,1")
+    import_captures(sources_by_manifest(whole), tmp_path / "rooms.h5")
+    part = manifest(tmp_path, "file,room,count,start,end", "a.dat,hall,1,0,1")
+    with pytest.raises(DataError, match=r"a.dat: start and end .* clock was set back by 19.5 s"):
+        import_captures(sources_by_manifest(part), tmp_path / "other.h5")
+
+
+def test_names_that_are_no_utf8_are_imported_and_such_labels_refused(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"\xff\xfe")
+    try:
+        tree(tmp_path / "in", {f"cafe/P=1-{odd}.dat": take(1), f"cafe/P=2-{odd * 40}.dat": take(2)})
+    except OSError as error:
+        pytest.skip(f"this file system has no such names: {error}")
+    out = tmp_path / "rooms.h5"
+    imported(tmp_path / "in", "{room}/P={count}-{more}.dat", out)
+    with Store(out) as store:
+        assert [each.label for each in store.recordings("cafe")] == [1, 2]
+    with pytest.raises(DataError, match="is no UTF-8; rename it"):
+        sources_by_pattern(tmp_path / "in", "{room}/P={x}-{label}.dat")
 
 
 @pytest.mark.parametrize(
@@ -296,7 +334,7 @@ def test_a_low_pass_needs_even_packets(tmp_path: Path) -> None:
 
 def test_resampling_does_not_make_up_most_of_a_recording(tmp_path: Path) -> None:
     folder = tree(tmp_path / "in", {"cafe/P=1.dat": gappy(1)})
-    with pytest.raises(DataError, match=r"30 packets in 5.09 s are too few for a rate of 10000"):
+    with pytest.raises(DataError, match=r"P=1.dat: 30 packets in 5.09 s are too few"):
         imported(folder, "{room}/P={count}.dat", tmp_path / "o.h5", rate=10_000.0, longest_gap=9.0)
 
 

@@ -71,3 +71,8 @@ def test_only_a_store_is_added_to(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be opened as HDF5"), append_store(path):
         pass
     assert path.read_text() == "hello"
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a folder; expected a store"), append_store(tmp_path):
+        pass

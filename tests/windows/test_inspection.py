@@ -57,6 +57,14 @@ def test_loss_is_told_by_sequence_and_else_by_time(tmp_path: Path) -> None:
     assert (found.loss, found.loss_by) == (pytest.approx(10 / 49, rel=1e-3), "time")
 
 
+def test_loss_of_bursts_cannot_be_told(tmp_path: Path) -> None:
+    """Five bursts of ten packets 1 ms apart, a second between them: nothing says what was due."""
+    times = 100 + (np.arange(50) // 10) + (np.arange(50) % 10) / 1000
+    bursts = replace(capture(), timestamps=times, sequence=np.zeros(50, np.int64))
+    found = inspect_capture(write(tmp_path, bursts))
+    assert (found.loss, found.loss_by, found.gaps) == (None, "", 4)
+
+
 def test_gaps_and_steps_back_are_counted(tmp_path: Path) -> None:
     times = 100 + np.arange(50) / 100
     times[20:] += 3

@@ -6,6 +6,7 @@ one. Lines of other programs, cut lines and lines written into each other are no
 port: they are skipped and counted.
 
 Dialects differ in their columns. A header line says which; without one the number of columns does.
+Programs that listen at the port may append the time of day to every line.
 """
 
 import re
@@ -41,10 +42,12 @@ _ALIASES = {
     "cwb": "bandwidth",
     "seq": "id",
     "second": "secondary_channel",
+    "channel_secondary": "secondary_channel",
 }
+"""Other names of a column; they count where the column itself is not there."""
 _LONGEST = 1 << 16
 """More bytes than this without a line's end are no line of text."""
-_LINE = re.compile(rb'CSI_DATA,([^\[\r\n"]*),"?\[([-\d, ]*)\]"?\s*')
+_LINE = re.compile(rb'CSI_DATA,([^\[\r\n"]*),"?\[([-\d, ]*)\]"?((?:,[-\d.]*)*)\s*')
 _NUMBERS = re.compile(rb"-?\d{1,3}(?:[ ,]+-?\d{1,3})*")
 _INTEGER = re.compile(rb"\s*-?\d{1,10}\s*")
 _MARK = b"CSI_DATA"
@@ -71,8 +74,15 @@ def _columns(line: bytes) -> tuple[str, ...] | None:
     if not line.startswith((b"type,", b'"type",')):
         return None
     words = line.decode("ascii", "replace").strip().lower().replace('"', "").split(",")
-    columns = tuple(_ALIASES.get(word.strip(), word.strip()) for word in words)
+    columns = _in_our_words([word.strip() for word in words])
     return columns if all(name in columns for name in _NEEDED) else None
+
+
+def _in_our_words(names: Sequence[str]) -> tuple[str, ...]:
+    ours = [_ALIASES.get(name, name) for name in names]
+    return tuple(
+        name if name != our and our in names else our for name, our in zip(names, ours, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -178,13 +188,15 @@ class Esp32Decoder(Decoder):
         match = _LINE.fullmatch(line, mark)
         if match is None:
             return "cut or garbled line"
-        fields = [b"CSI_DATA", *match[1].split(b","), b""]
-        columns = self._columns
-        if columns is None or len(columns) != len(fields):
-            known = _DIALECTS.get(len(fields))
-            if known is None:
-                return f"{len(fields)} columns without a header that names them"
-            columns = tuple(_ALIASES.get(name, name) for name in known.split(","))
+        before, after = [_MARK, *match[1].split(b",")], match[3].split(b",")[1:]
+        fields = [*before, b"", *after]
+        columns = self._named(len(fields), len(before))
+        if columns is None and len(after) == 1:
+            # One number behind the buffer that nothing names: the listener's time of day.
+            del fields[-1]
+            columns = self._named(len(fields), len(before))
+        if columns is None:
+            return f"{len(fields)} columns without a header that names them (put it before them)"
         frame = _integers(columns, fields)
         if frame is None:
             return "cut or garbled line"
@@ -199,6 +211,14 @@ class Esp32Decoder(Decoder):
         if part is None or not whole:
             return f"buffer of {size} bytes, {frame.get('len', 'none')} announced"
         return lines.add(part, frame, numbers)
+
+    def _named(self, count: int, place: int) -> tuple[str, ...] | None:
+        """The names of so many columns with the buffer at ``place``; None if nothing tells them."""
+        columns = self._columns
+        if columns is not None and len(columns) == count and columns.index("data") == place:
+            return columns
+        known = _DIALECTS.get(count) if place == count - 1 else None
+        return None if known is None else _in_our_words(known.split(","))
 
     def _batches(self, lines: "_Lines") -> list[Batch]:
         clock = np.array(lines.clock, np.int64)

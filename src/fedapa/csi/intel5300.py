@@ -19,7 +19,18 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.csi.records import BLOCK, Batch, Buffer, Bytes, Decoder, Kind, rows, run_length, unwrap
+from fedapa.csi.records import (
+    BLOCK,
+    Batch,
+    Buffer,
+    Bytes,
+    Decoder,
+    Kind,
+    places,
+    rows,
+    run_length,
+    unwrap,
+)
 from fedapa.csi.subcarriers import intel_tones
 
 __all__ = ["Intel5300Decoder", "is_intel5300"]
@@ -92,16 +103,11 @@ class Intel5300Decoder(Decoder):
         shape = heads[:, 8].astype(np.int64) * 8 + heads[:, 9] * 2 + ((rate & _HT40) > 0)
         batches = []
         same = len(shape) > 0 and bool((shape == shape[0]).all())
-        for key in shape[:1] if same else np.unique(shape):
-            mine = slice(None) if same else shape == key
-            kind = Kind(
-                "intel 5300",
-                40 if key & 1 else 20,
-                int(key) >> 3,
-                int(key) >> 1 & 3,
-                intel_tones(40 if key & 1 else 20),
-                16,
-            )
+        every: slice | npt.NDArray[np.int64] = slice(None)
+        kinds = {int(shape[0]): every} if same else places(shape.tolist())
+        for key, mine in kinds.items():
+            bandwidth = 40 if key & 1 else 20
+            kind = Kind("intel 5300", bandwidth, key >> 3, key >> 1 & 3, intel_tones(bandwidth), 16)
             batches.append(self._batch(view, kind, starts[mine], heads[mine], ticks[mine]))
         return batches, done
 
@@ -194,10 +200,10 @@ def _equal_run(buffer: memoryview, at: int, size: int) -> int:
     view = np.frombuffer(buffer, np.uint8)
     count = (len(view) - at) // step
     heads = np.lib.stride_tricks.sliding_window_view(view[at:], 3 + _HEAD)[::step][:count]
-    places = [0, 1, 2, 11, 12, 19, 20]  # length, code, Nrx, Ntx, CSI length
+    fixed = [0, 1, 2, 11, 12, 19, 20]  # length, code, Nrx, Ntx, CSI length
 
     def sound(begin: int, end: int) -> npt.NDArray[np.bool_]:
-        same: npt.NDArray[np.bool_] = (heads[begin:end, places] == heads[0, places]).all(axis=1)
+        same: npt.NDArray[np.bool_] = (heads[begin:end, fixed] == heads[0, fixed]).all(axis=1)
         return same
 
     return run_length(count, sound)
@@ -263,8 +269,8 @@ def _unpack(
         upper, here = products.view(np.int8), numbers[: len(block)]
         edges = [0, *(np.flatnonzero(np.diff(chosen)) + 1).tolist(), len(chosen)]
         for begin, end in pairwise(edges):
-            places = _places(rx, tx, int(chosen[begin]))
-            np.take(upper[begin:end], places, axis=1, out=here[begin:end], mode="clip")
+            taken = _places(rx, tx, int(chosen[begin]))
+            np.take(upper[begin:end], taken, axis=1, out=here[begin:end], mode="clip")
         parts[at : at + BLOCK][slice(None) if order is None else order] = here
     return csi
 

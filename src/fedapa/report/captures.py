@@ -30,7 +30,12 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
         ("subcarriers", f"{found.live_subcarriers} live of {found.subcarriers}"),
         ("antennas", f"{found.rx} rx × {found.tx} tx"),
         ("packets", f"{found.packets:,} in {found.seconds:,.1f} s"),
-        ("rate", f"{found.rate:,.1f} a second, by the middle interval"),
+        (
+            "rate",
+            f"{found.rate:,.1f} a second, by the middle interval"
+            if found.rate
+            else "cannot be told",
+        ),
         (
             "lost packets",
             "cannot be told"

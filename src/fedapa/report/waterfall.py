@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedapa.csi.subcarriers import live
-from fedapa.files import aside
+from fedapa.files import aside, readable
 from fedapa.windows.inspection import thumbnail
 
 __all__ = ["draw_waterfall"]
@@ -61,8 +61,10 @@ def draw_waterfall(
         ylabel="packet",
     )
     # A long name keeps its end: that is where the files of a folder differ.
-    name = capture.name if len(capture.name) <= 40 else f"…{capture.name[-39:]}"
-    axes.set_title(f"{name}: {about.device}, first antenna pair", loc="left", fontsize=10)
+    name = readable(capture.name)
+    name = name if len(name) <= 40 else f"…{name[-39:]}"
+    title = f"{name}: {about.device}, first antenna pair"
+    axes.set_title(title, loc="left", fontsize=10, parse_math=False)
     figure.colorbar(image, ax=axes, label="amplitude, dB", extend="both")
     if about.synthetic:
         figure.text(0.995, 0.005, "SIMULATED", ha="right", va="bottom", fontsize=7, color="#555555")

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedapa.csi.capture import Capture
 from fedapa.csi.reading import read_chunks
 from fedapa.errors import CaptureError, DataError, nearest
+from fedapa.files import readable
 from fedapa.windows.append import Piece, StoreAppender, append_store
 from fedapa.windows.clean import EMPTY, Amplitudes, clean, low_pass, resample
 from fedapa.windows.store import Label, check_name
@@ -35,6 +37,8 @@ __all__ = [
 _GAP = 0.5
 _FASTEST = 10_000.0
 """Packets a second; no receiver reports more."""
+_SET_BACK = 1.0
+"""Seconds by which a clock may step back within a stretch: who notes times by hand is as exact."""
 _COLUMNS = ("file", "room", "count", "label", "day", "start", "end")
 
 
@@ -123,6 +127,9 @@ def sources_by_pattern(folder: Path, pattern: str) -> tuple[list[Source], list[P
             others.append(path)
             continue
         found = match.groupdict()
+        for name in sorted({"day", "label"} & names):
+            if readable(found[name]) != found[name]:
+                raise DataError(f"{relative}: {name} '{found[name]}' is no UTF-8; rename it")
         sources.append(
             Source(
                 path,
@@ -172,7 +179,7 @@ def _short_name(text: str) -> str:
     name = re.sub(r"[^\w.=,+-]+", " ", text.replace("/", " ")).strip(" .=,+-")
     if not name or len(name) > 60:
         # What is cut off may be all that tells two recordings apart.
-        digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+        digest = hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=4).hexdigest()
         name = f"{name[:48]} {digest}".strip()
     return name
 
@@ -288,7 +295,7 @@ def import_captures(
             else:
                 row.copies += any(_same(source, other) for other in earlier)
                 earlier.append(source)
-                notes = {"source": source.path.name, "content": _identity(digest, source)}
+                notes = {"source": readable(source.path.name), "content": _identity(digest, source)}
                 _add(store, source, row, preparation, notes)
             if progress:
                 progress(number, len(sources))
@@ -384,6 +391,8 @@ def _check_preparation(how: Preparation) -> None:
         raise DataError("a longest gap needs a rate: only resampling bridges gaps; give --rate too")
     if not 0 < how.gap < np.inf:
         raise DataError(f"longest gap {how.gap:g} is no number of seconds above 0")
+    if how.low_pass is not None and not 0 < how.low_pass < np.inf:
+        raise DataError(f"low-pass {how.low_pass:g} is no cut-off in Hz above 0")
 
 
 def _refuse_other_preparation(
@@ -459,7 +468,10 @@ def _add(
             row.packets += packets
     except CaptureError as error:
         if not preparation.skip_unreadable:
-            raise DataError(f"{error} (--skip-unreadable leaves such files out)") from error
+            # Captures name their file without its folder; in a tree the names recur.
+            raise DataError(
+                f"in {source.path.parent}: {error} (--skip-unreadable leaves such files out)"
+            ) from error
         row.left_out["unreadable files"] += 1
         return
     row.seconds += pieces.seconds
@@ -476,6 +488,8 @@ class _Pieces:
         self.whole = preparation.rate is None
         self.left_out: Counter[str] = Counter()
         self.seconds = 0.0
+        self._last: float | None = None
+        """The last packet's time, of a stretch."""
         self._room_checked = False
 
     def parts(self) -> Iterator[Iterator[Piece]]:
@@ -488,19 +502,22 @@ class _Pieces:
         if self._how.rate is None and self._how.low_pass is None:
             yield ((each.amplitude, each.timestamps) for each in _chain(first, stream))
             return
-        everything = _joined([first, *stream])
-        evened = (
-            (everything,)
-            if self._how.rate is None
-            else resample(everything, rate=self._how.rate, longest_gap=self._how.gap)
-        )
+        evened = self._evened(_joined([first, *stream]))
         self.whole = len(evened) == 1
         for part in evened:
             self.left_out += Counter(part.dropped)
-            smooth = part
-            if self._how.low_pass is not None:
-                smooth = self._smoothed(part)
-            yield iter([(smooth.amplitude, smooth.timestamps)])
+            yield iter([(part.amplitude, part.timestamps)])
+
+    def _evened(self, everything: Amplitudes) -> Sequence[Amplitudes]:
+        """What is left after resampling and low-passing, as far as they are asked for."""
+        how = self._how
+        parts: Sequence[Amplitudes] = (everything,)
+        try:
+            if how.rate is not None:
+                parts = resample(everything, rate=how.rate, longest_gap=how.gap)
+            return parts if how.low_pass is None else [self._smoothed(part) for part in parts]
+        except DataError as error:
+            raise DataError(f"{self._source.path}: {error}") from error
 
     def _smoothed(self, part: Amplitudes) -> Amplitudes:
         assert self._how.low_pass is not None
@@ -510,7 +527,7 @@ class _Pieces:
         usual = float(np.median(steps)) if len(steps) else 0.0
         if (np.abs(steps - usual) > usual / 2).any():
             raise DataError(
-                f"{self._source.path}: its packets are too uneven for a low-pass, {steps.min():g} "
+                f"its packets are too uneven for a low-pass, {steps.min():g} "
                 f"to {steps.max():g} s apart; give --rate to put them onto an even grid first"
             )
         return low_pass(part, cutoff=self._how.low_pass, rate=1 / usual if usual > 0 else 0.0)
@@ -518,14 +535,17 @@ class _Pieces:
     def _cleaned(self) -> Iterator[Amplitudes]:
         origin: float | None = None
         first: float | None = None
+        any_inside = False
         source = self._source
         chunks = read_chunks(source.path, self._how.chip, salvage=self._how.salvage)
         for chunk in chunks:
             origin = float(chunk.timestamps[0]) if origin is None else origin
             self.left_out += Counter(chunk.skipped)
+            self._refuse_set_back(chunk.timestamps)
             inside = _between(chunk, origin, source.start, source.end)
             if not inside.packets:
                 continue
+            any_inside = True
             cleaned = clean(inside, gate=self._how.gate)
             self.left_out += Counter(cleaned.dropped)
             if len(cleaned.amplitude):
@@ -533,6 +553,23 @@ class _Pieces:
                 first = float(cleaned.timestamps[0]) if first is None else first
                 self.seconds = max(0.0, float(cleaned.timestamps[-1]) - first)
                 yield cleaned
+        if not any_inside:
+            raise DataError(
+                f"{source.path}: no packet is within its seconds {_stretch(source)}; it lasts "
+                f"{(self._last or 0.0) - (origin or 0.0):.1f}"
+            )
+
+    def _refuse_set_back(self, stamps: npt.NDArray[np.float64]) -> None:
+        """Where time runs twice, seconds from the first packet do not say which packets."""
+        if self._source.start is None and self._source.end is None:
+            return
+        steps = np.diff(stamps, prepend=stamps[0] if self._last is None else self._last)
+        self._last = float(stamps[-1])
+        if steps.min() < -_SET_BACK:
+            raise DataError(
+                f"{self._source.path}: start and end cannot be told, its clock was set back by "
+                f"{-steps.min():.1f} s; cut the file there"
+            )
 
     def _check_room(self, capture: Capture, cleaned: Amplitudes) -> None:
         if self._room_checked:

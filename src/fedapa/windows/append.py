@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from fedapa.errors import DataError
 from fedapa.files import aside
 from fedapa.windows.store import Label, Store, StoreWriter, write_store
 
@@ -113,6 +114,8 @@ def append_store(path: str | Path) -> Iterator[StoreAppender]:
         with write_store(path) as writer:
             yield StoreAppender(writer._file)
         return
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; expected a store to add to, or a new name")
     with Store(path):
         pass  # is it one, and of a version we know?
     with aside(path) as partial:

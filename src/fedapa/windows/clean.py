@@ -98,7 +98,7 @@ def resample(
         place = int((steps < 0).argmax()) + 1
         raise DataError(
             f"packet {place} is {-steps[place - 1]:.3f} s older than the one before it: the "
-            "clock was set back; part the recording there (start and end in a manifest)"
+            "clock was set back; cut the file there, or leave the rate out"
         )
     edges = np.flatnonzero(steps > longest_gap) + 1
     parts = []

@@ -26,6 +26,7 @@ class Inspection:
     """What ``fedapa inspect`` says about one file."""
 
     file: str
+    """Its path, as it was given."""
     device: str
     synthetic: bool
     bandwidth: int
@@ -107,7 +108,7 @@ def inspect_capture(
         left_out[f"a 20 MHz part of the {last.bandwidth} MHz is empty"] = packets - full
     usually = np.percentile(loudness[alive], 90)
     return Inspection(
-        file=path.name,
+        file=str(path),
         device=last.device,
         synthetic=last.synthetic,
         bandwidth=last.bandwidth,
@@ -173,7 +174,9 @@ def _loss(
     # Of packets that come in bursts nobody knows when the missing ones were due.
     regular = usual and np.mean(np.abs(forward - usual) < usual / 2) > 0.5
     if regular and len(forward) > 1:
-        return float(max(0.0, 1 - len(forward) * usual / forward.sum())), "time"
+        loss = float(max(0.0, 1 - len(forward) * usual / forward.sum()))
+        # Most intervals are the usual one, yet they fill less than half of the time: bursts too.
+        return (loss, "time") if loss < 0.5 else (None, "")
     return None, ""
 
 
