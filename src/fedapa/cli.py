@@ -16,7 +16,7 @@ from fedapa.errors import FedapaError, PlanError
 if TYPE_CHECKING:
     from fedapa.experiments.experiment import Base
     from fedapa.experiments.reproduce import Reproduced
-    from fedapa.federation.run import Progress
+    from fedapa.federation.prepare import Progress
 
 __all__ = ["app", "main"]
 

@@ -19,7 +19,8 @@ from safetensors import safe_open
 from fedapa import Plan, Room, run
 from fedapa import files as files_module
 from fedapa.errors import DataError, PlanError, RunError
-from fedapa.federation.run import Progress, Run, prepare_rooms
+from fedapa.federation.prepare import Progress, prepare_rooms
+from fedapa.federation.run import Run
 from fedapa.windows.store import write_store
 from tests.conftest import MakeRooms, MakeStore, hear_ctrl_c
 

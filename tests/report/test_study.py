@@ -17,7 +17,8 @@ from matplotlib.transforms import Bbox
 from fedapa import Plan, run
 from fedapa.errors import RunError
 from fedapa.evaluation.results import Results, Row, Setting
-from fedapa.federation.run import Run, prepare_rooms
+from fedapa.federation.prepare import prepare_rooms
+from fedapa.federation.run import Run
 from fedapa.report import charts
 from fedapa.report.embedding import embed, project
 from fedapa.report.figures import svg

@@ -9,7 +9,7 @@ import pytest
 
 from fedapa.errors import DataError
 from fedapa.federation.plan import Plan
-from fedapa.federation.run import prepare_rooms
+from fedapa.federation.prepare import prepare_rooms
 from fedapa.randomness import Key
 from fedapa.rooms.skew import by_classes, by_dirichlet, deal
 from fedapa.windows.slide import RoomWindows

@@ -29,8 +29,10 @@ from fedapa.evaluation.results import Outcome, Results, Row, Setting, outcome_at
 from fedapa.experiments.experiment import Base, Case, Experiment, Nets, horizons
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess, available_cores, start_worker
+from fedapa.federation.environment import environment
 from fedapa.federation.plan import Plan, differences
-from fedapa.federation.run import Run, check_batches, environment, prepare_rooms, run
+from fedapa.federation.prepare import check_batches, prepare_rooms
+from fedapa.federation.run import Run, run
 from fedapa.learning.fit import Training
 from fedapa.randomness import Key
 from fedapa.rooms.simulated import preset_hash, preset_of

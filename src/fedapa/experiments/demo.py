@@ -9,7 +9,8 @@ from pathlib import Path
 
 from fedapa.experiments.presets import preset
 from fedapa.federation.plan import Plan
-from fedapa.federation.run import Progress, Run, run
+from fedapa.federation.prepare import Progress
+from fedapa.federation.run import Run, run
 from fedapa.report.page import write_page
 
 __all__ = ["demo"]

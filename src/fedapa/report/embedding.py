@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 from threadpoolctl import threadpool_limits
 
 from fedapa.errors import RunError
-from fedapa.federation.run import Run, describe
+from fedapa.federation.prepare import describe
+from fedapa.federation.run import Run
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Model, unit
 from fedapa.rooms.room import Room

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 from fedapa.errors import FedapaError
 from fedapa.evaluation.results import Results, Setting
-from fedapa.federation.run import GIVEN_ROOMS, Run, prepare_rooms
+from fedapa.federation.prepare import GIVEN_ROOMS, prepare_rooms
+from fedapa.federation.run import Run
 from fedapa.files import write_text
 from fedapa.report import charts, sheets
 from fedapa.report.embedding import embed
