@@ -798,7 +798,7 @@ def _typed() -> str:
     """The command as it was typed, for the page that it makes."""
     import shlex
 
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return shlex.join(["fedapa", *sys.argv[1:]])
 
 
 def _print_done(done: "list[Reproduced]", as_json: bool) -> None:
