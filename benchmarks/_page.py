@@ -1,15 +1,16 @@
-"""docs/performance.md from the last entry of the history."""
+"""docs/performance.md and its figure from the last entry of the history."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _history
+from benchmarks import _growth, _history, _messages
 
-__all__ = ["render", "write"]
+__all__ = ["FIGURE", "PAGE", "render", "write"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+FIGURE = PAGE.parent / "figures" / "aggregation.svg"
 TEMPLATE = Path(__file__).parent / "_performance.md"
 
 
@@ -17,6 +18,7 @@ def write() -> None:
     """Make the page anew."""
     entries = [json.loads(line) for line in _history.PATH.read_text().splitlines()]
     PAGE.write_text(render(entries[-1]))
+    _growth.draw(entries[-1]["figures"]["aggregation"], FIGURE)
 
 
 def render(entry: Mapping[str, Any]) -> str:
@@ -47,9 +49,17 @@ def render(entry: Mapping[str, Any]) -> str:
                     *(passes[net][key] for key in ("prototypes", "score", "without_gradient")),
                     passes[net]["reading"],
                 )
-                for net in nets[:3]
+                for net in nets
+                if net in passes
             ],
         ),
+        "profile": _profile({net: passes[net]["round"] for net in nets if "round" in passes[net]})
+        if "mixed" in passes
+        else NOT_YET,
+        "startup": f"{figures['startup']['seconds']:g} s, "
+        f"{figures['startup']['before_workers']:g} s of it before the workers start"
+        if "startup" in figures
+        else NOT_YET,
         "contrast": ", ".join(
             f"{100 * share:.1f} % for {rooms} rooms" for rooms, share in passes["contrast"].items()
         ),
@@ -64,8 +74,9 @@ def render(entry: Mapping[str, Any]) -> str:
                 for size in sizes
             ],
         ),
-        "growth": _growth({int(size): figures["aggregation"][size]["seconds"] for size in sizes}),
     }
+    parts["messages_told"], rows = _messages.lines(json.loads(_messages.PATH.read_text()))
+    parts["messages"] = _table(MESSAGES, rows)
     text = TEMPLATE.read_text()
     for name, part in parts.items():
         text = text.replace("{" + name + "}", part)
@@ -73,6 +84,15 @@ def render(entry: Mapping[str, Any]) -> str:
 
 
 AGGREGATION = ("seconds", "peak_mb", "gemm_ratio")
+MESSAGES = (
+    "messages",
+    "KB a round and room",
+    "to float32",
+    "accuracy %, mean ± std over seeds",
+    "minus float32, paired",
+    "by seed",
+)
+NOT_YET = "not measured in this entry"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -80,13 +100,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
 
 
-def _growth(seconds: Mapping[int, float]) -> str:
-    """A bar a size, one sign for a factor of about 1.6: how the cost grows."""
-    least = min(seconds.values())
-    lines = []
-    for rooms, taken in sorted(seconds.items()):
-        signs, ratio = 1, taken / least
-        while ratio >= 1.6:
-            signs, ratio = signs + 1, ratio / 1.6
-        lines.append(f"{rooms:>7,} rooms  {'█' * signs} {taken:.3g} s")
-    return "```text\n" + "\n".join(lines) + "\n```"
+def _profile(rounds: Mapping[str, Mapping[str, float]]) -> str:
+    """Where a round's time goes, in percent."""
+    spent = ("reading", "train", "prototypes", "score")
+    rows = [
+        (net, *(f"{100 * shares[name]:.1f}" for name in spent)) for net, shares in rounds.items()
+    ]
+    return _table(("net", "reading %", "training %", "prototypes %", "score %"), rows)

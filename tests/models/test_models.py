@@ -1,5 +1,8 @@
 """The nets: the paper's numbers, its shapes, and torch manners."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +13,7 @@ from fedapa.errors import PlanError
 from fedapa.models.build import assign_by_size, build_model
 from fedapa.models.cost import count_parameters, flops, layers
 from fedapa.models.mlp import FeatureMLP
-from fedapa.models.model import unit
+from fedapa.models.model import Model, unit
 from fedapa.randomness import Key
 
 NETS = [TinyConvNet4, MiddleConvNet4, LargeConvNet4]
@@ -152,3 +155,39 @@ def test_nets_by_size_in_thirds() -> None:
         "a": "tiny", "c": "tiny", "e": "middle", "f": "middle", "d": "large", "b": "large",
     }  # fmt: skip
     assert assign_by_size({"only": 3}) == {"only": "tiny"}
+
+
+@pytest.mark.parametrize("kind", NETS)
+@pytest.mark.parametrize("size", [(1, 1), (7, 6), (60, 31)])
+def test_costs_are_counted_on_the_shapes_that_a_window_really_has(
+    kind: type[Model], size: tuple[int, int]
+) -> None:
+    model = kind(5, 16).eval()
+    seen: dict[str, tuple[int, ...]] = {}
+    for name, module in model.named_modules():
+        if not list(module.children()):
+            module.register_forward_hook(
+                lambda _, given, made, name=name: seen.update({name: tuple(made.shape[1:])})
+            )
+    with torch.no_grad():
+        model(torch.zeros(1, *size))
+    assert {layer.name: layer.output for layer in layers(model, size)} == seen
+
+
+def test_a_room_learns_without_torchs_compiler() -> None:
+    """Loading it takes a second of the start of a command and of every worker."""
+    work = """
+import sys
+import numpy as np
+from fedapa import Room
+from fedapa.learning.fit import Training, cross_entropy, fit
+from fedapa.randomness import Key
+windows = Key(0).numpy().normal(size=(12, 20, 10)).astype(np.float32)
+room = Room.of("a", windows, [0, 1] * 6, architecture="large", width=16)
+assert room.card.flops > 0
+model = room.build()
+fit(model, room, cross_entropy, Training(), key=Key(0))
+room.predict(model)
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", work]).returncode == 0
