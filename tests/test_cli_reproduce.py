@@ -32,12 +32,15 @@ def test_compare_leaves_tables_figures_and_a_page(make_store: MakeStore, tmp_pat
     page = (folder / "index.html").read_text()
     assert not re.search(r"<script|<link|src=[\"']http|url\(http", page)
     assert "real data" in page
+    assert str(tmp_path) not in page  # where files lie is nobody's business
+    assert str(tmp_path) not in (folder / "results.json").read_text()
     for name in ("results.json", "results.md", "rooms-overall-4.tex", "rooms-convergence.png"):
         assert (folder / name).stat().st_size > 0, name
     assert "already holds results" in one_sentence(fedapa(*words, code=2))
     # The second time nothing is trained, and a script gets one object.
     again = json.loads(fedapa(*words, "--resume", "--json").stdout)
-    figures = again["compare"]["rooms"]["fedapa"]["4"]["accuracy"]
+    assert (again["compare"]["data"], again["compare"]["split"]) == ("real", "random")
+    figures = again["compare"]["settings"]["rooms"]["fedapa"]["4"]["accuracy"]
     assert figures["number"] == 2
     assert 0 <= figures["mean"] <= 1
 
@@ -60,7 +63,8 @@ def test_everything_at_once_shares_runs_and_has_one_page(tmp_path: Path) -> None
         *("--seeds", "1", "--setting", "model", "--set", "model.width=16", "--out", tmp_path),
     )
     page = (tmp_path / "index.html").read_text()
-    for name in (*EXPERIMENTS, "table3", "architectures", "fig4"):
+    assert not (tmp_path / "fig6").exists()  # equal nets are another setting
+    for name in (*(set(EXPERIMENTS) - {"fig6"}), "table3", "architectures", "fig4"):
         assert f'id="{name}"' in page, name
         assert (tmp_path / name / "results.json").is_file(), name
     made = [path.name.partition("-")[0] for path in (tmp_path / "runs").iterdir()]
@@ -74,6 +78,8 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
         (("table1", "--setting", "both"), "setting 'both' is unknown"),
         (("table1", "--long-rounds", "7"), "long rounds 7"),
         (("fig8a", "--set", "data.windov=3"), "unknown key"),
+        (("fig8b", "--set", "algorithm.name=local"), "algorithm.name: cannot be set"),
+        (("fig7", "--setting", "statistical"), "fig7 has one setting only"),
     ):
         done = fedapa("reproduce", *words, "--out", tmp_path / "out", code=2)
         assert expected in one_sentence(done)

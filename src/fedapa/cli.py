@@ -37,6 +37,11 @@ Workers = Annotated[
 ]
 
 
+Side = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Runs side by side; default: cores.")
+]
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         from fedapa import __version__
@@ -351,7 +356,10 @@ def compare(
     data: Annotated[Path, typer.Argument(help="A store of rooms, see 'fedapa import'.")],
     algorithm: Annotated[
         list[str] | None,
-        typer.Option(help="Give it once for each; default: local, fedavg, fedapa, fedapa-self."),
+        typer.Option(
+            help="Give it once for each; default: local, fedavg (if rooms share a net), fedapa, "
+            "fedapa-self."
+        ),
     ] = None,
     architecture: Annotated[
         str | None, typer.Option(help="tiny, middle, large, by-size; default: by-size, or mlp.")
@@ -375,7 +383,7 @@ def compare(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what --out holds; afresh if it is empty.")
     ] = False,
-    workers: Workers = None,
+    workers: Side = None,
     as_json: Json = False,
 ) -> None:
     """Compare algorithms on rooms of your own: tables, figures and a page.
@@ -624,7 +632,7 @@ def _experiment_command(name: str, about: str) -> None:
             Path, typer.Option(help="Directory; experiments there share their runs.")
         ] = Path("runs/reproduce"),
         resume: Resume = False,
-        workers: Workers = None,
+        workers: Side = None,
         as_json: Json = False,
     ) -> None:
         from fedapa.experiments import reproduce as experiments
@@ -795,10 +803,16 @@ def _base(
 
 
 def _typed() -> str:
-    """The command as it was typed, for the page that it makes."""
+    """The command as it was typed, for the page that it makes; of whole paths only the names."""
     import shlex
 
-    return shlex.join(["fedapa", *sys.argv[1:]])
+    words = [word.partition("=") for word in sys.argv[1:]]
+    said = [_path_name(option) + equals + _path_name(value) for option, equals, value in words]
+    return shlex.join(["fedapa", *said])
+
+
+def _path_name(word: str) -> str:
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def _print_done(done: "list[Reproduced]", as_json: bool) -> None:

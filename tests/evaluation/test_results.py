@@ -121,6 +121,14 @@ def test_rows_are_compared_over_equal_seeds_only():
     assert setting.rooms_led(mine, theirs, 4) == (2, 4)  # room b ties
 
 
+def test_rounding_is_no_lead():
+    low = {"4": {"mean": {}, "std": {}, "rooms": {"a": {"accuracy": 0.3}, "b": {"accuracy": 0.3}}}}
+    sum_ = {"4": {**low["4"], "rooms": {"a": {"accuracy": 0.1 + 0.2}, "b": {"accuracy": 0.3}}}}
+    mine = Row("a", "A", "paper", [_outcome(0, [0.1] * 4, sum_)])
+    theirs = Row("b", "B", "paper", [_outcome(0, [0.1] * 4, low)])
+    assert _setting([mine, theirs]).rooms_led(mine, theirs, 4) == (0, 2)
+
+
 def test_results_survive_their_file(tmp_path: Path):
     row = Row("a", "A", "paper", [_outcome(0, [0.1, 0.2], _at(0.25), scored=[2])], value=0.5)
     results = Results("table1", "T", "quick", [_setting([row])], [0], {"commit": "abc"})

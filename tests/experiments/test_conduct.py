@@ -1,5 +1,6 @@
 """Experiments share their runs, survive interruption and say what runs say."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from fedapa.experiments.table2 import TABLE2
 from fedapa.experiments.windows import WINDOWS
 from fedapa.federation.plan import Plan
 from fedapa.federation.run import Run
+from fedapa.report.sheets import caption
+from tests.conftest import MakeStore
 
 TINY = Nets("tiny", "tiny nets", "tiny")
 
@@ -160,6 +163,85 @@ def test_an_unknown_setting_is_named():
         TABLE1.under(["modell"], features=False)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 3},
+        {"algorithm": "local"},
+        {"algorithm": {"name": "local"}},
+        {"model": {"architecture": "tiny"}},
+        {"data": {"file": "other.h5"}},
+    ],
+)
+def test_what_cases_decide_cannot_be_changed_for_all_of_them(change: dict):
+    with pytest.raises(PlanError, match="cannot be set for a whole experiment"):
+        _ = Base("quick", changes=(change,)).plan
+
+
+def test_an_experiment_about_its_setting_has_no_other():
+    for experiment, other in ((FIG6, "model"), (FIG7, "statistical"), (WINDOWS, "model")):
+        with pytest.raises(PlanError, match=f"{experiment.name} has one setting only"):
+            experiment.under([other], features=False)
+    for experiment in (FIG7, WINDOWS):
+        with pytest.raises(PlanError, match="means nothing for feature vectors"):
+            experiment.under(None, features=True)
+    with pytest.raises(PlanError, match="leave --setting out"):
+        TABLE1.under(["model"], features=True)
+    assert TABLE1.under(["model", "model"], features=False).settings == (MODEL,)
+
+
+def test_all_rooms_take_part_in_the_row_that_says_so():
+    base = Base("quick", changes=({"participation": 0.5},))
+    *_, everybody = PARTICIPATION.cases(base.plan)
+    assert PARTICIPATION.plan(base, MODEL, everybody, 0).participation == 1
+
+
+def test_a_run_goes_on_when_its_file_is_called_by_another_path(
+    make_store: MakeStore, tmp_path: Path
+):
+    counts = {0: 4, 1: 4}
+    store = make_store({"a": counts, "b": counts}, packets=32)
+    (tmp_path / "other").symlink_to(tmp_path, target_is_directory=True)
+    change = {"data": {"window": 16}, "model": {"width": 16}, "training": {"batch_size": 4}}
+
+    def base(path: Path) -> Base:
+        return Base("smoke", str(path), split="random", rounds=3, long_rounds=0, changes=(change,))
+
+    def interrupt(what: str, done: int, _: int) -> None:
+        if "runs" in what and done >= 1:
+            raise KeyboardInterrupt
+
+    experiment, out = _experiment("local"), tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        conduct(experiment, base(store), seeds=2, out=out, workers=1, show=interrupt)
+    again = base(tmp_path / "other" / store.name)
+    done = conduct(experiment, again, seeds=2, out=out, workers=1, resume=True)
+    assert {run.plan.data.file for run in done.runs.values()} == {again.file}
+    assert done.results.settings[0].data["source"] == store.name
+
+
+def test_commits_of_a_resumed_run_are_all_told(tmp_path: Path):
+    base, experiment = Base("smoke", rounds=1, long_rounds=0), _experiment("local")
+    conduct(experiment, base, seeds=1, out=tmp_path, workers=1)
+    (path,) = tmp_path.glob("runs/*/environment.json")
+    path.write_text(
+        json.dumps({**json.loads(path.read_text()), "commit": "a", "resumed": [{"commit": "b"}]})
+    )
+    results = conduct(experiment, base, seeds=1, out=tmp_path, resume=True).results
+    assert results.commits == ["a", "b"]
+    assert "commit a, b" in caption(results.settings[0])
+
+
+def test_windows_that_are_not_as_many_are_told(make_store: MakeStore, tmp_path: Path):
+    """Takes of 40 packets hold one window of 32, and two of 8 at the same stride."""
+    counts = {0: 4, 1: 4}
+    store = make_store({"a": counts, "b": counts}, packets=40)
+    change = {"data": {"window": 32}, "model": {"width": 16}, "training": {"batch_size": 4}}
+    base = Base("smoke", str(store), split="random", rounds=1, changes=(change,))
+    results = conduct(WINDOWS, base, seeds=1, out=tmp_path / "out", workers=1).results
+    assert "32 packets (full): 16; 8 packets: 32; 4 packets: 32" in results.notes[-1]
+
+
 def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
     base = Base("smoke", rounds=3, long_rounds=6)
     experiment = _experiment("local", "fedapa", long=True)
@@ -213,7 +295,8 @@ def test_what_no_run_could_do_is_refused_before_any_starts(tmp_path: Path):
 def test_second_nets_have_rows_and_fine_tuned_copies_their_rounds(tmp_path: Path):
     experiment = _experiment("fedproto", "local-more-epochs")
     base = Base("smoke", rounds=4, long_rounds=0)
-    (setting,) = conduct(experiment, base, seeds=1, out=tmp_path, workers=2).results.settings
+    done = conduct(experiment, base, seeds=1, out=tmp_path, workers=2)
+    (setting,) = done.results.settings
     assert [row.name for row in setting.rows][:3] == [
         "fedproto",
         "fedproto.nearest",
@@ -224,6 +307,7 @@ def test_second_nets_have_rows_and_fine_tuned_copies_their_rounds(tmp_path: Path
     assert first.outcomes[0].scored is None
     assert tuned.outcomes[0].scored == [1, 2, 3, 4]
     assert not second.moves
+    assert any("Local, equal epochs" in note for note in done.results.notes)
 
 
 def test_simulated_rooms_hold_no_features():

@@ -1,6 +1,7 @@
 """Sheets of experiments: figures derived by hand, honest notes, and signs that survive."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -233,3 +234,21 @@ def test_spans_stand_before_headings_where_there_is_one_line_only() -> None:
     assert sheet is not None
     assert "| Method | 50 %: rounds | 50 %: MB |" in markdown(sheet)
     assert rich_table(sheet).columns[1].header == "50 %: rounds"
+
+
+def test_horizons_of_few_rounds_are_named_by_their_share() -> None:
+    def labels(rounds: int, *horizons: int) -> list[str]:
+        few = replace(made.setting(), rounds=rounds, horizons=list(horizons))
+        return [sheets.horizon_label(few, each) for each in horizons]
+
+    assert labels(1, 1) == ["1 (all)"]
+    assert labels(2, 1, 2) == ["1 (½)", "2 (all)"]
+    assert labels(3, 1, 2, 3) == ["1 (¼)", "2 (½)", "3 (all)"]
+    assert labels(30, 8, 15, 30, 120) == ["8 (¼)", "15 (½)", "30 (all)", "120 (long)"]
+
+
+def test_a_caption_does_not_claim_five_rounds_where_there_were_fewer() -> None:
+    few = replace(made.setting(), rounds=3, horizons=[1, 2, 3])
+    assert "after 1 round ·" in sheets.caption(few, 1)
+    assert "or of all where there were fewer" in sheets.caption(few)
+    assert "fewer" not in sheets.caption(made.setting())

@@ -302,7 +302,8 @@ def test_parts_that_do_not_apply_are_left_out(found: Results, figures: int, tmp_
     for word in ("What was taken for what", "Who learns from whom", "beside each other", "aside"):
         assert word not in text.partition("</style>")[2]
     assert ("SIMULATED rooms" in text) == found.synthetic
-    assert ("Differences" in text) == (not found.parameter)
+    compared = any(setting.row("fedapa") is not None for setting in found.settings)
+    assert ("Differences" in text) == compared
     if not all(isinstance(label, int) for label in found.settings[0].data["classes"]):
         assert "MAE" not in text
 
@@ -328,3 +329,47 @@ def test_one_index_holds_all_pages(tmp_path: Path) -> None:
     for name in pages:
         assert f'href="#{name}"' in text
         assert f'id="{name}"' in text
+
+
+def test_a_dollar_in_a_name_is_a_dollar() -> None:
+    """Matplotlib would read "$1_{x$" as a formula, and fail after all runs are done."""
+    odd = replace(made.setting(), data={**made.data(), "source": "R&D $1_{x$ 50 %.h5"})
+    assert "$1_{x$" in svg(charts.convergence(odd))
+
+
+def test_a_room_whose_name_begins_with_a_line_is_in_the_legend(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    counts: dict[int | str, int] = {0: 3, 1: 3}
+    store = make_store({"_a": counts, "b": counts}, packets=32)
+    plan = Plan.of(
+        {"rounds": 1, "data": {"file": str(store), "window": 16, "split": "random"}},
+        {"model": {"architecture": "tiny", "width": 16}, "training": {"batch_size": 4}},
+    )
+    figure = charts.weights_over_time(run(plan, out=tmp_path / "run", workers=0))
+    assert figure is not None
+    (legend,) = [each for part in figure.subfigs for each in part.legends]
+    assert [text.get_text().strip() for text in legend.get_texts()][:2] == ["_a", "b"]
+
+
+def test_lines_across_a_sweep_are_named() -> None:
+    found = made.sweep()
+    blind = [each for each in made.setting().rows if each.group == "blind"]
+    setting = replace(found.settings[0], rows=[*found.settings[0].rows, *blind])
+    (legend,) = charts.sweep(found, setting).legends
+    assert {each.title for each in blind} <= {text.get_text() for text in legend.get_texts()}
+
+
+def test_an_earlier_report_leaves_nothing_behind(tmp_path: Path) -> None:
+    for name in (
+        "model-overall-15.tex",
+        "model-horizons.tex",
+        "features-rooms.png",
+        "settings.tex",
+    ):
+        (tmp_path / name).write_text("of other rounds, settings or data")
+    (tmp_path / "mine.tex").write_text("not ours")
+    write_study(tmp_path, made.results([made.setting()]), {})
+    left = {path.name for path in tmp_path.iterdir()}
+    assert {"mine.tex", "statistical-horizons.tex"} <= left
+    assert not {name for name in left if name.startswith(("model-", "features-", "settings"))}

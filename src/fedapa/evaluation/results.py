@@ -33,6 +33,7 @@ __all__ = [
 
 FORMAT = 1
 CONFIDENCE = 0.95
+_TIE = 1e-6
 STANDSTILL = 0.005
 """Half a point: a curve that rises by less from its third quarter to its last has stopped."""
 
@@ -88,6 +89,7 @@ class Outcome:
     run: str
     """The run's folder, relative to the output directory."""
     commit: str
+    """What made it; several with ", " between where a run was gone on with by other code."""
     curve: Mapping[str, Sequence[float]]
     """metric → its mean over rooms after each round."""
     bytes: Sequence[int]
@@ -168,7 +170,8 @@ class Setting:
             )
             if mine is None or theirs is None or len(mine) != len(theirs):
                 return None
-            led += sum(a > b for a, b in zip(mine, theirs, strict=True))
+            # Means of equal rounds in another order differ by rounding: that is a tie.
+            led += sum(a > b + _TIE for a, b in zip(mine, theirs, strict=True))
             total += len(mine)
         return led, total
 
@@ -198,11 +201,12 @@ class Results:
         """The commits its runs were made from, each once."""
         return sorted(
             {
-                outcome.commit
+                commit
                 for setting in self.settings
                 for row in setting.rows
                 for outcome in row.outcomes
-                if outcome.commit
+                for commit in outcome.commit.split(", ")
+                if commit
             }
         )
 

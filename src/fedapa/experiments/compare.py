@@ -7,6 +7,7 @@ from fedapa.experiments.conduct import Show, conduct, holds_features
 from fedapa.experiments.experiment import Base, Experiment, Nets
 from fedapa.experiments.experiment import algorithms as cases_of
 from fedapa.experiments.reproduce import Reproduced, shown
+from fedapa.windows.store import Store
 
 __all__ = ["compare"]
 
@@ -27,8 +28,9 @@ def compare(
     command: str = "",
 ) -> list[Reproduced]:
     """Run the algorithms on the rooms of ``base`` and write tables, figures and a page."""
-    chosen = list(dict.fromkeys(algorithms or _CHOSEN))
     nets = architecture or ("mlp" if holds_features(base.file) else "by-size")
+    usual = [name for name in _CHOSEN if name != "fedavg" or not _all_differ(nets, base.file)]
+    chosen = list(dict.fromkeys(algorithms or usual))
     experiment = Experiment(
         "compare",
         "Comparison on these rooms",
@@ -50,3 +52,11 @@ def compare(
         command=command,
     )
     return [shown(done, out)]
+
+
+def _all_differ(nets: str, file: str | None) -> bool:
+    """Whether no two rooms have the same net, so that there are no weights to average."""
+    if nets != "by-size" or file is None:
+        return False
+    with Store(Path(file)) as store:
+        return len(store.rooms) <= 3

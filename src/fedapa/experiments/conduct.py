@@ -11,10 +11,11 @@ Runs are independent, so each has a process of its own, and as many go on as the
 
 import hashlib
 import multiprocessing
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ from fedapa.algorithms.algorithm import Round, settings_of
 from fedapa.algorithms.fine_tuning import is_due
 from fedapa.errors import PlanError, RunError
 from fedapa.evaluation.metrics import METRICS
-from fedapa.evaluation.record import dump
+from fedapa.evaluation.record import LAST, dump
 from fedapa.evaluation.results import Outcome, Results, Row, Setting, outcome_at
-from fedapa.experiments.experiment import Base, Case, Experiment, Nets, horizons
+from fedapa.experiments.experiment import MODEL, Base, Case, Experiment, Nets, horizons
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess, available_cores, start_worker
 from fedapa.federation.environment import environment
@@ -38,7 +39,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.simulated import preset_hash, preset_of
 from fedapa.windows.store import Store
 
-__all__ = ["Conducted", "Show", "conduct", "folder_name", "holds_features"]
+__all__ = ["Conducted", "Show", "conduct", "folder_name", "holds_features", "refuse_results"]
 
 Show = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and of how much."""
@@ -52,11 +53,16 @@ class Conducted:
     results: Results
     folders: Mapping[tuple[str, str, int], Path]
     """(setting, row, seed) → the run's folder."""
+    file: str | None = None
+    """Where the data lies now; a run may have been made when it lay elsewhere."""
 
     @cached_property
     def runs(self) -> dict[tuple[str, str, int], Run]:
         """The runs themselves."""
-        return {key: Run.load(folder) for key, folder in self.folders.items()}
+        found = {key: Run.load(folder) for key, folder in self.folders.items()}
+        if self.file is None:
+            return found
+        return {key: replace(each, plan=_by(each.plan, self.file)) for key, each in found.items()}
 
 
 def conduct(
@@ -96,7 +102,7 @@ def conduct(
         if (folders[key] / "summary.json").is_file():
             _check_finished(folders[key], plan)
         else:
-            missing[folders[key]] = plan
+            missing[folders[key]] = _as_begun(folders[key], plan)
     if not resume:
         _refuse_leftovers(out, experiment, missing)
     _check(missing.values(), show)
@@ -113,11 +119,29 @@ def conduct(
         seeds=list(range(seeds)),
         environment={**environment(workers), "command": command},
         parameter=experiment.parameter,
-        notes=list(experiment.notes),
+        notes=[
+            *experiment.notes,
+            *_notes(experiment, base),
+            *_unequal(experiment, base, folders),
+        ],
     )
     (out / experiment.name).mkdir(parents=True, exist_ok=True)
     results.save(out / experiment.name / "results.json")
-    return Conducted(experiment, results, folders)
+    return Conducted(experiment, results, folders, base.file)
+
+
+def _by(plan: Plan, file: str) -> Plan:
+    return Plan.of(plan.document(), {"data": {"file": file}})
+
+
+def _as_begun(folder: Path, plan: Plan) -> Plan:
+    """The plan by the path that the run there was begun with, if the same data lies there too."""
+    try:
+        begun = tomllib.loads((folder / "plan.toml").read_text())["data"]["file"]
+    except (OSError, ValueError, KeyError):
+        return plan  # nothing was begun, or it is for the run to explain
+    same = Path(begun).is_file() and folder_name(_by(plan, begun)) == folder.name
+    return _by(plan, begun) if same else plan
 
 
 def holds_features(file: str | None) -> bool:
@@ -173,12 +197,17 @@ def _content(store: str | None, simulated: str) -> str:
         raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _refuse_leftovers(out: Path, experiment: Experiment, missing: Mapping[Path, Plan]) -> None:
+def refuse_results(out: Path, experiment: Experiment) -> None:
+    """Refuse to write over results that nobody asked to renew."""
     if (out / experiment.name / "results.json").is_file():
         raise RunError(
             f"{out / experiment.name}: already holds results; add --resume to complete or renew "
             "them from the runs there, or choose another --out"
         )
+
+
+def _refuse_leftovers(out: Path, experiment: Experiment, missing: Mapping[Path, Plan]) -> None:
+    refuse_results(out, experiment)
     begun = [folder for folder in missing if folder.is_dir() and any(folder.iterdir())]
     if begun:
         raise RunError(
@@ -285,7 +314,8 @@ def _setting(
     for case in experiment.cases(base.plan):
         runs = [Run.load(folders[nets.name, case.name, seed]) for seed in range(seeds)]
         if not rows:
-            data = runs[0].data
+            # A file by its name: where it lay is nobody's business who reads the results.
+            data = {**runs[0].data, "source": runs[0].data["source"].rpartition("/")[2]}
             blind = [each.summary["blind"] for each in runs]
         rows.append(_row(experiment, case, runs, marks, out))
         # A fine-tuned copy's second net is the merged one, which FedAvg's row shows.
@@ -304,6 +334,50 @@ def _setting(
         rows=rows,
         data=data,
     )
+
+
+def _notes(experiment: Experiment, base: Base) -> list[str]:
+    """What must be known of some rows wherever they stand."""
+    cases = experiment.cases(base.plan)
+    kinds = {
+        find(experiment.plan(base, nets, case, 0).algorithm["name"])
+        for case in cases
+        for nets in experiment.settings
+    }
+    tuned = sorted(kind.title for kind in kinds if "fine_tuning_epochs" in settings_of(kind))
+    said = []
+    mixed = any(nets.architecture == MODEL.architecture for nets in experiment.settings)
+    if mixed and any(case.one_net for case in cases):
+        said.append("Pooled is one LargeConvNet4 on everybody's windows, also where nets differ.")
+    if tuned:
+        said.append(
+            f"Scored only where a fine-tuned copy exists: {'; '.join(tuned)}. That is in the last "
+            f"{LAST} rounds and at five points before: the figure at an earlier horizon is that of "
+            f"such points among the {LAST} rounds up to there, mostly a single one."
+        )
+    if any(kind.name == "fedproc" for kind in kinds):
+        said.append(
+            "FedProc's weights depend on the number of rounds: its earlier horizons are mid-way "
+            "through one schedule, not the end of a shorter one."
+        )
+    return said
+
+
+def _unequal(
+    experiment: Experiment, base: Base, folders: Mapping[tuple[str, str, int], Path]
+) -> list[str]:
+    """Rows whose windows are not as many as those of the first: said, not hidden."""
+    said = []
+    for nets in experiment.settings:
+        numbers = {}
+        for case in experiment.cases(base.plan):
+            rooms = Run.load(folders[nets.name, case.name, 0]).data["rooms"].values()
+            whole = sum(room["train"] + room["validation"] + room["test"] for room in rooms)
+            numbers[experiment.title_of(case)] = whole
+        if len(set(numbers.values())) > 1:
+            told = "; ".join(f"{title}: {number}" for title, number in numbers.items())
+            said.append(f"{nets.title}: the rows have different windows and splits ({told}).")
+    return said
 
 
 def _row(
@@ -344,7 +418,7 @@ def _outcome(finished: Run, marks: Sequence[int], out: Path, second: str) -> Out
     return Outcome(
         seed=finished.plan.seed,
         run=str(finished.folder.relative_to(out)),
-        commit=str(finished.environment["commit"]),
+        commit=", ".join(_commits(finished)),
         curve={
             metric: [record["mean"][metric] for record in records]
             for metric in METRICS
@@ -354,6 +428,12 @@ def _outcome(finished: Run, marks: Sequence[int], out: Path, second: str) -> Out
         at={mark: found for mark, found in at.items() if found is not None},
         scored=scored,
     )
+
+
+def _commits(finished: Run) -> list[str]:
+    """The commit it was begun with, and those it was gone on with."""
+    made = (finished.environment, *finished.environment.get("resumed", []))
+    return list(dict.fromkeys(str(each["commit"]) for each in made))
 
 
 def _record(record: Mapping[str, Any], second: str) -> Mapping[str, Any]:

@@ -73,11 +73,13 @@ class Base:
     long_rounds: int | None = None
     """Of the long horizon; by default four times the rounds, 0 for none."""
     changes: Sequence[Mapping[str, Any]] = ()
-    """Any other keys."""
+    """Any other keys, but for those that experiments decide themselves."""
 
     @property
     def plan(self) -> Plan:
         """The preset with these changes, before any case."""
+        for change in self.changes:
+            _refuse_decided(change)
         data = {"file": self.file, "split": self.split}
         given = {key: value for key, value in data.items() if value is not None}
         layers: list[Mapping[str, Any]] = [preset_values(self.preset), {"data": given}]
@@ -113,22 +115,36 @@ class Experiment:
     parameter: str = ""
     """What a sweep varies."""
     notes: Sequence[str] = field(default_factory=tuple)
+    fixed: bool = False
+    """Whether it is about its settings, so that it means nothing in others."""
 
     def under(self, names: Sequence[str] | None, *, features: bool) -> "Experiment":
-        """This experiment in some of its settings only; in the one there is for features."""
+        """This experiment in some settings only; in the one there is for features."""
+        for name in names or ():
+            if name not in SETTINGS:
+                raise PlanError(f"setting '{name}' is unknown; {nearest(name, list(SETTINGS))}")
         if features:
+            if names is not None:
+                raise PlanError("a store of feature vectors has one setting; leave --setting out")
+            if self.fixed and STATISTICAL not in self.settings:
+                raise PlanError(
+                    f"{self.name} means nothing for feature vectors: they have one net, the MLP, "
+                    "and no packets"
+                )
             return replace(self, settings=(FEATURES,))
         if names is None:
             return self
-        for name in names:
-            if name not in SETTINGS:
-                raise PlanError(f"setting '{name}' is unknown; {nearest(name, list(SETTINGS))}")
-        return replace(self, settings=tuple(SETTINGS[name] for name in names))
+        chosen = tuple(SETTINGS[name] for name in dict.fromkeys(names))
+        if self.fixed and chosen != tuple(self.settings):
+            raise PlanError(
+                f"{self.name} has one setting only ({self.settings[0].title}); leave --setting out"
+            )
+        return replace(self, settings=chosen)
 
     def plan(self, base: Base, nets: Nets, case: Case, seed: int) -> Plan:
         """The plan of one run."""
         architecture = nets.architecture
-        if case.one_net and nets is MODEL:
+        if case.one_net and nets.architecture == MODEL.architecture:
             architecture = STATISTICAL.architecture
         layers: list[Mapping[str, Any]] = [
             base.plan.document(),
@@ -142,6 +158,29 @@ class Experiment:
     def title_of(self, case: Case) -> str:
         """What to call a case."""
         return case.title or find(case.name).title
+
+
+def _refuse_decided(change: Mapping[str, Any]) -> None:
+    """Refuse what every case or setting would override, or what would make its title untrue."""
+    algorithm = change.get("algorithm")
+    decided = {
+        "seed": "seed" in change,
+        "algorithm": isinstance(algorithm, str),
+        "algorithm.name": isinstance(algorithm, Mapping) and "name" in algorithm,
+        "model.architecture": "architecture" in _section(change, "model"),
+        "data.file": "file" in _section(change, "data"),
+    }
+    for key, given in decided.items():
+        if given:
+            raise PlanError(
+                f"{key}: cannot be set for a whole experiment; it has options for seeds, "
+                "algorithms, nets and data, or use 'fedapa run'"
+            )
+
+
+def _section(change: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = change.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def horizons(base: Base) -> list[int]:

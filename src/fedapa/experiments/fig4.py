@@ -65,7 +65,10 @@ def distribution_sheet(found: Distribution) -> Sheet:
     ]
     mark = "SIMULATED · " if found.synthetic else ""
     return Sheet(
-        "Windows by room and number of people",
+        "Windows by room and "
+        + (
+            "class" if any(isinstance(label, str) for label in found.labels) else "number of people"
+        ),
         ["Room", *(str(label) for label in found.labels), "All"],
         rows,
         note=f"{mark}{found.source} · windows of {found.window} packets",

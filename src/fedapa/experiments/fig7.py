@@ -9,4 +9,6 @@ from fedapa.experiments.fig6 import curves
 
 __all__ = ["FIG7"]
 
-FIG7 = Experiment("fig7", "Figure 7: convergence with nets that differ", curves, (MODEL,))
+FIG7 = Experiment(
+    "fig7", "Figure 7: convergence with nets that differ", curves, (MODEL,), fixed=True
+)

@@ -30,7 +30,7 @@ def _cases(_: Plan) -> Sequence[Case]:
     ]
     everybody = Case(
         "fedapa",
-        {"algorithm": {"name": "fedapa"}},
+        {"algorithm": {"name": "fedapa"}, "participation": 1.0},
         title="all rooms, ρ = 1",
         group="all",
         value=1.0,

@@ -11,8 +11,14 @@ from typing import Any
 from fedapa.evaluation.metrics import METRICS
 from fedapa.evaluation.results import Results, spread
 from fedapa.experiments.architectures import architectures, layer_sheet
-from fedapa.experiments.conduct import Conducted, Show, conduct, holds_features
-from fedapa.experiments.experiment import Base, Experiment
+from fedapa.experiments.conduct import (
+    Conducted,
+    Show,
+    conduct,
+    holds_features,
+    refuse_results,
+)
+from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
 from fedapa.experiments.fig4 import distribution, distribution_sheet
 from fedapa.experiments.fig6 import FIG6
 from fedapa.experiments.fig7 import FIG7
@@ -62,7 +68,7 @@ class Reproduced:
     sheets: Sequence[Sheet]
     page: Path
     summary: Mapping[str, Any]
-    """For scripts: setting → row → horizon → metric → mean and deviation over seeds."""
+    """For scripts: where from, and setting → row → horizon → metric → mean and deviation."""
     sentences: Sequence[str] = ()
     """What the differences say, horizon by horizon."""
 
@@ -88,12 +94,16 @@ def reproduce(
 ) -> list[Reproduced]:
     """Carry out one experiment, or "all" of them, and write what there is to see of it."""
     features = holds_features(base.file)
-    names = list(EXPERIMENTS) if name == "all" else [name]
-    if name == "all" and features:
-        names.remove("windows")  # features have no packets
+    if name == "all":
+        chosen = _all(settings, features=features)
+        for experiment in chosen:  # what is wrong with a later one costs no time then
+            experiment.cases(base.plan)
+            if not resume:
+                refuse_results(out, experiment)
+    else:
+        chosen = [EXPERIMENTS[name].under(settings, features=features)]
     done: list[Reproduced] = []
-    for each in names:
-        experiment = EXPERIMENTS[each].under(settings, features=features)
+    for experiment in chosen:
         conducted = conduct(
             experiment,
             base,
@@ -105,12 +115,24 @@ def reproduce(
             show=show,
             command=command,
         )
-        show(f"drawing {each}", 0, 1)
+        show(f"drawing {experiment.name}", 0, 1)
         done.append(shown(conducted, out))
     if name == "all":
         done += _without_runs(base, out)
         write_index(out, {each.name: (each.title, each.page) for each in done})
     return done
+
+
+def _all(settings: Sequence[str] | None, *, features: bool) -> list[Experiment]:
+    """The experiments that mean something in these settings, or for feature vectors."""
+    chosen = [TABLE1.under(settings, features=features)]
+    for experiment in list(EXPERIMENTS.values())[1:]:
+        own = experiment.settings[0]
+        if not experiment.fixed or (features and own is STATISTICAL):
+            chosen.append(experiment.under(settings, features=features))
+        elif not features and (own.name not in SETTINGS or own.name in (settings or SETTINGS)):
+            chosen.append(experiment)
+    return chosen
 
 
 def shown(conducted: Conducted, out: Path) -> Reproduced:
@@ -135,7 +157,16 @@ def shown(conducted: Conducted, out: Path) -> Reproduced:
 
 
 def summary_of(results: Results) -> dict[str, Any]:
-    """Setting → row → horizon → metric → mean and standard deviation over seeds."""
+    """SIMULATED or real, and setting → row → horizon → metric → mean and deviation over seeds."""
+    return {
+        "data": results.kind,
+        "split": " and ".join(sorted({setting.data["split"] for setting in results.settings})),
+        "seeds": list(results.seeds),
+        "settings": _figures(results),
+    }
+
+
+def _figures(results: Results) -> dict[str, Any]:
     return {
         setting.name: {
             row.name: {

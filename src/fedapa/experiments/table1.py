@@ -36,15 +36,4 @@ def _cases(plan: Plan) -> Sequence[Case]:
     return [*published_methods(plan), *algorithms(*more, group="more"), *controls(plan)]
 
 
-TABLE1 = Experiment(
-    "table1",
-    "Table 1: overall comparison",
-    _cases,
-    notes=(
-        "Pooled is LargeConvNet4 on everybody's windows in both settings.",
-        "WiFederated and Local with equal epochs are scored where a fine-tuned copy exists: in the "
-        "last five rounds and at five points before; an earlier horizon is one of those points.",
-        "FedProc's weights depend on the number of rounds: its earlier horizons are mid-way "
-        "through one schedule, not the end of a shorter one.",
-    ),
-)
+TABLE1 = Experiment("table1", "Table 1: overall comparison", _cases)

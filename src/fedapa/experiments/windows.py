@@ -2,8 +2,9 @@
 
 Expected shape: accuracy (and MAE) of Local with windows of all, a quarter and an eighth of the
 packets of a full window, 1000 × 242 on the six simulated rooms. Each shorter window is the start
-of a full one: as many windows, the same takes, the same splits. Shorter ones see less motion; how
-much that matters is what is asked, because ``quick`` has windows of 125 packets.
+of a full one: as many windows, the same takes, the same splits, where no take ends with part of a
+window (the page says so if one does). Shorter ones see less motion; how much that matters is what
+is asked, because ``quick`` has windows of 125 packets.
 """
 
 from collections.abc import Sequence
@@ -54,5 +55,8 @@ WINDOWS = Experiment(
     _cases,
     (Nets("middle", "Local, MiddleConvNet4 in all rooms", "middle"),),
     parameter="packets a window",
-    notes=("Each shorter window is the start of a full one; splits are the same.",),
+    notes=(
+        "Each shorter window is the start of a full one; a caption names the shape of full ones.",
+    ),
+    fixed=True,
 )

@@ -104,7 +104,7 @@ def convergence(setting: Setting) -> Figure:
         }
     said = (
         f"Mean over rooms and seeds, band ± one standard deviation over seeds; each point the mean "
-        f"of the last {LAST} rounds. {caption(setting)}"
+        f"of the last {LAST} rounds{_marks(rows)}. {caption(setting)}"
     )
     with _drawn(0.5 + 2.7 * len(panels), said) as figure:
         grid = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
@@ -121,6 +121,12 @@ def convergence(setting: Setting) -> Figure:
                 title=title, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=3.5
             )
         return figure
+
+
+def _marks(rows: Sequence[Row]) -> str:
+    """What marks without a line are, where there are any."""
+    scored = [row.title for row in rows if row.outcomes[0].scored is not None]
+    return f", of {' and '.join(scored)} the score of that round alone" if scored else ""
 
 
 def _curves(row: Row) -> list[Sequence[float]]:
@@ -246,6 +252,11 @@ def _short(name: str, most: int = 15) -> str:
     return name if len(name) <= most else f"…{name[1 - most :]}"
 
 
+def _shown(label: str) -> str:
+    """A label that a legend shows: matplotlib leaves out those that begin with "_"."""
+    return f" {label}" if label.startswith("_") else label
+
+
 def _class_names(classes: Sequence[Any], most: int = 16) -> list[str]:
     """Classes as tick labels: categories keep their beginning."""
     names = [str(label) for label in classes]
@@ -367,7 +378,7 @@ def weights_over_time(run: Run, title: str = "") -> Figure | None:
                 axes.plot(
                     rounds,
                     values[:, number],
-                    label=room,
+                    label=_shown(room),
                     linewidth=1.2,
                     markevery=((number * every) // 8, every),
                     **_look(number),
@@ -454,7 +465,7 @@ def embedding_map(panels: Sequence[Embedding], said: str = "") -> Figure:
             Line2D([], [], ls="none", marker=_MARKERS[number % len(_MARKERS)], color="#666666")
             for number in range(len(rooms))
         ]
-        names = [_short(room, 24) for room in rooms]
+        names = [_shown(_short(room, 24)) for room in rooms]
         if any(len(panel.prototypes) for panel in panels):
             marks.append(
                 Line2D([], [], ls="none", marker="o", ms=8, mfc="white", mec="black", mew=0.9)
@@ -508,6 +519,9 @@ def sweep(results: Results, setting: Setting, horizon: int | None = None) -> Fig
             )
             axes.set_xlim(-0.5, len(rows) - 0.5)
             axes.set(xlabel=results.parameter, ylabel=label)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        if handles:  # the lines across
+            figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
         return figure
 
 

@@ -24,6 +24,7 @@ _LINES = ("-", "--", "-.", ":")
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: small files, searchable pages
     "svg.hashsalt": "fedapa",  # equal figures have equal bytes
+    "text.parse_math": False,  # a "$" in the name of a file or a class is a dollar
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

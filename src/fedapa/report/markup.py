@@ -81,7 +81,7 @@ def markdown(sheet: Sheet) -> str:
 
 def markdown_text(text: str) -> str:
     """Text that Markdown shows as it is, also in a table."""
-    return re.sub(r"([\\`*_<>|#\[\]])", r"\\\1", text)
+    return re.sub(r"([\\`*_<>|#\[\]$~]|&(?=#?\w+;))", r"\\\1", text)
 
 
 def latex(sheet: Sheet) -> str:

@@ -41,6 +41,7 @@ _STYLE: dict[Any, Any] = {
     "grid.alpha": 0.3,
     "legend.frameon": False,
     "svg.hashsalt": "fedapa",
+    "text.parse_math": False,  # a "$" in a name is a dollar
 }
 
 
@@ -117,8 +118,10 @@ def distribution_figure(
             axes.set_title(f"{room}: {sum(heights)} windows")
             every = 1 if len(labels) <= 12 else 2  # more would run into one another
             shown = [str(label) for label in labels[::every]]
-            axes.set_xticks(range(0, len(labels), every), shown, fontsize=7)
-        figure.supxlabel("people")
+            upright = 90 if max(map(len, shown)) > 4 else 0  # words would run into one another
+            axes.set_xticks(range(0, len(labels), every), shown, fontsize=7, rotation=upright)
+        counted = all(isinstance(label, int) for label in labels)
+        figure.supxlabel("people" if counted else "class")
         figure.supylabel(f"windows of {window} packets")
         if synthetic:
             _mark(figure)

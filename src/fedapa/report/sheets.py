@@ -58,15 +58,21 @@ def caption(setting: Setting, horizon: int | None = None) -> str:
     kind = "SIMULATED data" if data["synthetic"] else "real data"
     outcomes = [outcome for row in setting.rows for outcome in row.outcomes]
     seeds = sorted({outcome.seed for outcome in outcomes})
-    commits = sorted({outcome.commit for outcome in outcomes if outcome.commit})
+    commits = sorted(
+        {commit for outcome in outcomes for commit in outcome.commit.split(", ") if commit}
+    )
     shape = " × ".join(map(str, data["window_shape"]))
     if horizon is None:
         when = f"{setting.rounds} rounds"
         if max(setting.horizons, default=0) > setting.rounds:
             when += f", {max(setting.horizons)} in the long runs"
         when += f", figures are means of {LAST} rounds"
+        if min(setting.horizons, default=LAST) < LAST:
+            when += " or of all where there were fewer"
     else:
-        when = f"after {horizon} rounds, mean of the last {min(LAST, horizon)}"
+        averaged = min(LAST, horizon)
+        when = f"after {horizon} round{'s' if horizon > 1 else ''}"
+        when += f", mean of the last {averaged}" if averaged > 1 else ""
     return " · ".join(
         [
             # A file by its name: where it lies differs from reader to reader.
@@ -87,12 +93,12 @@ def _short(commit: str) -> str:
 
 def horizon_label(setting: Setting, horizon: int) -> str:
     """A horizon with its share of the rounds: "8 (¼)", "15 (½)", "30 (all)", "120 (long)"."""
-    for share, name in ((0.25, "¼"), (0.5, "½")):
-        exact = share * setting.rounds
-        if horizon in (math.floor(exact), math.ceil(exact)):
-            return f"{horizon} ({name})"
     if horizon == setting.rounds:
         return f"{horizon} (all)"
+    quarter, half = setting.rounds / 4, setting.rounds / 2
+    for exact, name in sorted(((quarter, "¼"), (half, "½")), key=lambda it: abs(horizon - it[0])):
+        if horizon in (math.floor(exact), math.ceil(exact)):
+            return f"{horizon} ({name})"
     return f"{horizon} (long)" if horizon > setting.rounds else str(horizon)
 
 
@@ -427,6 +433,7 @@ def _reach(row: Row, accuracy: float) -> tuple[str, str]:
 def rooms(setting: Setting, horizon: int, names: Sequence[str]) -> Sheet:
     """Every room's accuracy (and MAE where classes are counts) under some rows, named."""
     shown = [row for name in names if (row := setting.row(name)) is not None]
+    seeds = [outcome.seed for row in setting.rows for outcome in row.outcomes]
     metrics = [metric for metric in ("accuracy", "mae") if metric in _metrics(setting)]
     short = {"accuracy": "acc. (%)", "mae": "MAE"}
     return Sheet(
@@ -453,7 +460,8 @@ def rooms(setting: Setting, horizon: int, names: Sequence[str]) -> Sheet:
             for room, about in sorted(setting.data["rooms"].items())
         ],
         note=_sentences(
-            "Mean ± standard deviation over seeds; train and test in windows",
+            "Mean ± standard deviation over seeds; net, train and test windows are those of "
+            f"seed {min(seeds, default=0)}: another seed splits otherwise",
             caption(setting, horizon),
         ),
         text_columns=2,

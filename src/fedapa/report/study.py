@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from fedapa.errors import FedapaError
 from fedapa.evaluation.results import Results, Setting
+from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import GIVEN_ROOMS, prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.files import write_text
@@ -39,6 +40,11 @@ _BANNER = (
     "**SIMULATED rooms.** The windows behind these numbers were computed, not measured: they show "
     "that the software works, not how well people are counted in a real room."
 )
+_OURS = re.compile(
+    r"settings\.tex|[a-z]+-(horizons|overall-\d+|differences(-mae)?|reach|rooms|published|sweep|"
+    r"convergence|confusion|weights|embedding)\.(tex|png|svg)"
+)
+"""Files that a report writes."""
 _PUBLISHED = "Published by the paper, on private data; not ours"
 
 
@@ -49,6 +55,8 @@ class _Report:
     folder: Path
     parts: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    written: set[str] = field(default_factory=set)
+    """Names of the files beside them."""
 
     def heading(self, level: int, text: str) -> None:
         self.parts.append(f"<h{level}>{html.escape(text)}</h{level}>")
@@ -67,7 +75,9 @@ class _Report:
             return
         self.parts.append(html_table(sheet))
         self.lines.append(markdown(sheet))
-        write_text(self.folder / f"{_file_name(name)}.tex", latex(sheet))
+        file = f"{_file_name(name)}.tex"
+        write_text(self.folder / file, latex(sheet))
+        self.written.add(file)
 
     def figure(self, name: str, figure: Figure | None, about: str) -> None:
         if figure is None:
@@ -75,8 +85,15 @@ class _Report:
         file = _file_name(name)
         for ending in ("png", "svg"):
             save(figure, self.folder / f"{file}.{ending}", dpi=_DPI)
+            self.written.add(f"{file}.{ending}")
         self.parts.append(f"<figure>{svg(figure)}</figure>")
         self.lines.append(f"![{markdown_text(about)}]({file}.png)\n")
+
+    def sweep_up(self) -> None:
+        """Remove tables and figures of an earlier report: with other rounds, settings or data."""
+        for path in self.folder.iterdir():
+            if path.name not in self.written and _OURS.fullmatch(path.name):
+                path.unlink()
 
 
 def write_study(
@@ -118,6 +135,7 @@ def write_study(
     write_text(folder / "results.md", "\n".join(report.lines))
     page = folder / "index.html"
     write_text(page, frame(results.title, report.parts))
+    report.sweep_up()
     return page
 
 
@@ -127,11 +145,12 @@ def _is_sweep(results: Results) -> bool:
 
 def _about(results: Results) -> str:
     """What was compared with what, in a sentence."""
-    rows = len({row.name for setting in results.settings for row in setting.rows})
+    rows = [row for setting in results.settings for row in setting.rows]
+    values = {row.value for row in rows if row.value is not None}
     what = (
-        f"{rows} values of {results.parameter}"
+        _number(len(values), "value") + f" of {results.parameter}"
         if results.parameter
-        else f"{rows} methods and controls"
+        else f"{len({row.name for row in rows})} methods and controls"
     )
     horizons = sorted({each for setting in results.settings for each in setting.horizons})
     split = sorted({setting.data["split"] for setting in results.settings})
@@ -139,8 +158,9 @@ def _about(results: Results) -> str:
         f"Preset {results.preset}: {what} in {_number(len(results.settings), 'setting')} with "
         f"{_number(len(results.seeds), 'seed')} ({', '.join(map(str, results.seeds))}), split "
         f"{' and '.join(split)}, seen after {', '.join(map(str, horizons))} rounds. A figure is "
-        f"the mean of the last {results.averaged} rounds up to there, on test windows, never a "
-        f"best round. Data: {results.kind}."
+        f"the mean of the last {results.averaged} rounds up to there"
+        f"{', or of all where there were fewer,' if horizons[0] < results.averaged else ','} on "
+        f"test windows, never a best round. Data: {results.kind}."
     )
 
 
@@ -189,6 +209,9 @@ def _swept(report: _Report, results: Results, setting: Setting) -> None:
     if len(setting.horizons) > 1:
         report.heading(3, "Accuracy at every horizon")
         report.table(f"{name}-horizons", sheets.horizons(setting))
+    if (sheet := sheets.differences(setting)) is not None:
+        report.heading(3, "Differences, paired over seeds")
+        report.table(f"{name}-differences", sheet)
     _curves(report, setting)
 
 
@@ -312,8 +335,16 @@ def _made(report: _Report, results: Results, runs: Runs) -> None:
         ][:1]:
             report.parts.append(
                 f"<details><summary>Plan of {html.escape(title)}, {html.escape(setting.title)}, "
-                f"seed {run.plan.seed}</summary><pre>{html.escape(run.plan.toml())}</pre></details>"
+                f"seed {run.plan.seed}</summary><pre>{html.escape(_plan(run))}</pre></details>"
             )
+
+
+def _plan(run: Run) -> str:
+    """A plan with its file by name: where it lies is nobody's business who reads the page."""
+    file = run.plan.data.file
+    if file is None:
+        return run.plan.toml()
+    return Plan.of(run.plan.document(), {"data": {"file": Path(file).name}}).toml()
 
 
 def _file_name(text: str) -> str:
