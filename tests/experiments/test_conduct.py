@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,16 @@ def _plans(experiment: Experiment, base: Base) -> dict[tuple[str, str], str]:
         for nets in experiment.settings
         for case in experiment.cases(base.plan)
     }
+
+
+def _wait_for_a_begun_run(folder: Path) -> None:
+    """Until some run has rounds and no end: only then is there something to go on with."""
+    for _ in range(6000):
+        begun = {path.parent for path in folder.glob("*/rounds.jsonl") if path.stat().st_size}
+        if any(not (run / "summary.json").exists() for run in begun):
+            return
+        time.sleep(0.01)
+    raise AssertionError("no run was ever half done")
 
 
 @pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
@@ -207,8 +218,9 @@ def test_a_run_goes_on_when_its_file_is_called_by_another_path(
     def base(path: Path) -> Base:
         return Base("smoke", str(path), split="random", rounds=3, long_rounds=0, changes=(change,))
 
-    def interrupt(what: str, done: int, _: int) -> None:
-        if "runs" in what and done >= 1:
+    def interrupt(what: str, *_: int) -> None:
+        if "runs" in what:
+            _wait_for_a_begun_run(out / "runs")
             raise KeyboardInterrupt
 
     experiment, out = _experiment("local"), tmp_path / "out"
@@ -247,8 +259,9 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
     experiment = _experiment("local", "fedapa", long=True)
     whole = conduct(experiment, base, seeds=2, out=tmp_path / "whole", workers=2)
 
-    def interrupt(what: str, done: int, _: int) -> None:
-        if "runs" in what and done >= 4:
+    def interrupt(what: str, *_: int) -> None:
+        if "runs" in what:
+            _wait_for_a_begun_run(tmp_path / "cut" / "runs")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -231,7 +231,8 @@ def room_bars(setting: Setting, horizon: int, chosen: Sequence[str]) -> Figure:
                     )
         nets = {room: setting.data["rooms"][room]["architecture"] for room in rooms}
         labels = [f"{_short(room)}\n{nets[room]}" for room in rooms]
-        axes.set_xticks(range(len(rooms)), labels)
+        crowded = sum(len(_short(room)) for room in rooms) > 60  # names would touch one another
+        axes.set_xticks(range(len(rooms)), labels, fontsize=_SMALL if crowded else None)
         if len(rooms) > 7:
             axes.tick_params(axis="x", rotation=40)
         axes.set(ylabel=_ACCURACY, ylim=(0, 100))
