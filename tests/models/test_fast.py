@@ -145,6 +145,21 @@ def test_windows_far_from_zero_lose_no_digits(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", NETS)
+@pytest.mark.parametrize("place", [(0, 0, 0), (2, 100, 60)], ids=["corner", "middle"])
+def test_one_outlier_spoils_no_statistics(kind: type, place: tuple[int, int, int]) -> None:
+    """A dead subcarrier with one glitch is z-scored to hundreds; it may be the very first pixel."""
+    windows = noise(4, 250, 121)
+    windows[place] = 300.0
+    ours, truth = net_of(kind), net_of(kind).double()
+    ours(windows)
+    truth(windows.double())
+    for (name, one), other in zip(ours.named_buffers(), truth.buffers(), strict=True):
+        if one.is_floating_point():
+            scale = other.abs().max()
+            assert (one.double() - other).abs().max() < 2e-6 * scale, name
+
+
+@pytest.mark.parametrize("kind", NETS)
 def test_nan_reaches_the_embedding(kind: type) -> None:
     windows = noise(4, 20, 20)
     windows[1, 3, 4] = torch.nan
