@@ -8,20 +8,12 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedapa.report.figures import PALETTE
+from fedapa.report.figures import PALETTE, STYLE
 
 __all__ = ["draw"]
 
-STYLE: dict[Any, Any] = {
-    "svg.fonttype": "path",  # the same picture whatever fonts a reader has
-    "svg.hashsalt": "fedapa",  # equal figures have equal bytes
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "legend.frameon": False,
-}
+# The same picture whatever fonts a reader has; powers of ten on the axes are formulas.
+_STYLE = {**STYLE, "svg.fonttype": "path", "text.parse_math": True}
 
 
 def draw(aggregation: Mapping[str, Mapping[str, Any]], path: Path) -> None:
@@ -35,7 +27,7 @@ def draw(aggregation: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     exact = {int(n): each for n, each in aggregation.items() if "sample" not in each}
     sampled = {int(n): each for n, each in aggregation.items() if "sample" in each}
     rooms = sorted(exact)
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(8.2, 3.3), layout="constrained")
         time, memory = figure.subplots(1, 2)
         seconds = [exact[n]["seconds"] for n in rooms]

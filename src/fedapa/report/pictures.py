@@ -18,7 +18,7 @@ from PIL import Image
 
 from fedapa.errors import PlanError
 from fedapa.files import write_bytes
-from fedapa.report.figures import PALETTE
+from fedapa.report.figures import PALETTE, STYLE
 
 __all__ = [
     "bars_figure",
@@ -33,16 +33,7 @@ __all__ = [
 
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "legend.frameon": False,
-    "svg.hashsalt": "fedapa",
-    "text.parse_math": False,  # a "$" in a name is a dollar
-}
+_STYLE = {**STYLE, "svg.fonttype": "path"}  # the same picture whatever fonts a reader has
 
 
 def save(figure: Figure, path: Path, *, dpi: int = 100) -> None:
