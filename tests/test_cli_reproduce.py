@@ -40,6 +40,7 @@ def test_compare_leaves_tables_figures_and_a_page(make_store: MakeStore, tmp_pat
     # The second time nothing is trained, and a script gets one object.
     again = json.loads(fedapa(*words, "--resume", "--json").stdout)
     assert (again["compare"]["data"], again["compare"]["split"]) == ("real", "random")
+    assert set(again["compare"]["settings"]["rooms"]["local"]) == {"1", "2", "4", "16"}
     figures = again["compare"]["settings"]["rooms"]["fedapa"]["4"]["accuracy"]
     assert figures["number"] == 2
     assert 0 <= figures["mean"] <= 1

@@ -375,6 +375,10 @@ def compare(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Instead of the preset's; a quarter is warm-up.")
     ] = None,
+    long_rounds: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of the long horizon; default: four times the rounds. 0: none."),
+    ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.window=500."),
@@ -392,7 +396,7 @@ def compare(
     """
     from fedapa.experiments.compare import compare as carry_out
 
-    base = _base(preset, str(data), split, rounds, 0, change)
+    base = _base(preset, str(data), split, rounds, long_rounds, change)
     with _stages() as show:
         done = carry_out(
             base,

@@ -13,6 +13,8 @@ __all__ = ["compare"]
 
 _CHOSEN = ("local", "fedavg", "fedapa", "fedapa-self")
 _CONTROLS = ("fedapa-self", "local-more-epochs", "pooled")
+_LONG = ("local", "fedapa", "fedapa-self")
+"""Rows that also run until Local has stopped improving, as in Table 1."""
 
 
 def compare(
@@ -37,7 +39,9 @@ def compare(
         lambda _: [
             case
             for name in chosen
-            for case in cases_of(name, group="control" if name in _CONTROLS else "paper")
+            for case in cases_of(
+                name, group="control" if name in _CONTROLS else "paper", long=name in _LONG
+            )
         ],
         (Nets("rooms", f"Nets: {nets}", nets),),
     )
