@@ -323,5 +323,14 @@ def test_second_nets_have_rows_and_fine_tuned_copies_their_rounds(tmp_path: Path
     assert any("Local, equal epochs" in note for note in done.results.notes)
 
 
+def test_features_leave_out_what_the_mlp_cannot_do():
+    plan = Base("quick").plan
+    features = TABLE1.under(None, features=True)
+    names = [case.name for case in TABLE1.cases(plan)]
+    assert [case.name for case in features.cases(plan)] == [n for n in names if n != "fedbn"]
+    assert any("FedBN is left out" in note for note in features.notes)
+    assert TABLE2.under(None, features=True).notes == TABLE2.notes
+
+
 def test_simulated_rooms_hold_no_features():
     assert not holds_features(None)

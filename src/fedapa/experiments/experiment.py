@@ -131,7 +131,7 @@ class Experiment:
                     f"{self.name} means nothing for feature vectors: they have one net, the MLP, "
                     "and no packets"
                 )
-            return replace(self, settings=(FEATURES,))
+            return self._for_features()
         if names is None:
             return self
         chosen = tuple(SETTINGS[name] for name in dict.fromkeys(names))
@@ -140,6 +140,17 @@ class Experiment:
                 f"{self.name} has one setting only ({self.settings[0].title}); leave --setting out"
             )
         return replace(self, settings=chosen)
+
+    def _for_features(self) -> "Experiment":
+        """This experiment with the MLP, without what needs BatchNorm: the MLP has none."""
+
+        def cases(plan: Plan) -> Sequence[Case]:
+            return [case for case in self.cases(plan) if case.name != "fedbn"]
+
+        said = "FedBN is left out: the MLP has no BatchNorm that a room could keep."
+        left_out = any(case.name == "fedbn" for case in self.cases(Base().plan))
+        notes = (*self.notes, said) if left_out else self.notes
+        return replace(self, settings=(FEATURES,), cases=cases, notes=notes)
 
     def plan(self, base: Base, nets: Nets, case: Case, seed: int) -> Plan:
         """The plan of one run."""
