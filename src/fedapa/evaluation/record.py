@@ -122,8 +122,9 @@ def summarise(
         "over_rooms": over_rooms(rooms, tested),
         "also": seconds,
         "blind": {
-            name: over_rooms({room: blind[room][name] for room in rooms}, tested)
+            name: {**over_rooms(each, tested), "rooms": each}
             for name in predictors
+            for each in [{room: dict(blind[room][name]) for room in rooms}]
         },
         "windows": {room: dict(windows[room]) for room in rooms},
         "bytes": {

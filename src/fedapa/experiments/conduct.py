@@ -184,17 +184,23 @@ def _check_finished(folder: Path, plan: Plan) -> None:
         )
 
 
-@lru_cache(maxsize=8)
 def _content(store: str | None, simulated: str) -> str:
     """What the data is, by its content."""
     if store is None:
         return f"simulated {preset_hash(preset_of(simulated))}"
     path = Path(store)
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "blake2b").hexdigest()[:24]
+        about = path.stat()
+        return _digest(path, about.st_size, about.st_mtime_ns)
     except OSError as error:
         raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+@lru_cache(maxsize=8)
+def _digest(path: Path, size: int, changed: int) -> str:
+    """Of a file's content; size and time only tell when to read it again."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:24]
 
 
 def refuse_results(out: Path, experiment: Experiment) -> None:
@@ -477,7 +483,11 @@ def _blind_row(
             curve={},
             bytes=[],
             at={
-                str(mark): {"mean": found[name]["mean"], "std": found[name]["std"], "rooms": {}}
+                str(mark): {
+                    "mean": found[name]["mean"],
+                    "std": found[name]["std"],
+                    "rooms": found[name].get("rooms", {}),  # older runs do not tell them
+                }
                 for mark in marks
             },
         )
