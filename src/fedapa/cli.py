@@ -37,8 +37,34 @@ Workers = Annotated[
 ]
 
 
-Side = Annotated[
+SideBySide = Annotated[
     int | None, typer.Option("--workers", min=1, help="Runs side by side; default: cores.")
+]
+Preset = Annotated[
+    str, typer.Option(help="smoke (does it work?), quick (an hour) or paper (days on a CPU).")
+]
+Source = Annotated[
+    str,
+    typer.Option(help="A store of rooms, or 'simulated': the preset's SIMULATED rooms."),
+]
+Seeds = Annotated[int, typer.Option(min=1, help="How many: 0, 1, 2 …")]
+SplitKind = Annotated[
+    str | None,
+    typer.Option("--split", help="recording (the default), blocked, or random (leaks)."),
+]
+Rounds = Annotated[
+    int | None, typer.Option(min=1, help="Instead of the preset's; a quarter is warm-up.")
+]
+LongRounds = Annotated[
+    int | None,
+    typer.Option(min=0, help="Of the long horizon; default: four times the rounds. 0: none."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with what --out holds; afresh if it is empty.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.decimate=2."),
 ]
 
 
@@ -367,27 +393,14 @@ def compare(
     preset: Annotated[
         str, typer.Option(help="smoke, quick or paper: rounds and learning rate.")
     ] = "quick",
-    seeds: Annotated[int, typer.Option(min=1, help="How many: 0, 1, 2 …")] = 3,
-    split: Annotated[
-        str | None,
-        typer.Option(help="recording (the default), blocked, or random (leaks)."),
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(min=1, help="Instead of the preset's; a quarter is warm-up.")
-    ] = None,
-    long_rounds: Annotated[
-        int | None,
-        typer.Option(min=0, help="Of the long horizon; default: four times the rounds. 0: none."),
-    ] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.window=500."),
-    ] = None,
+    seeds: Seeds = 3,
+    split: SplitKind = None,
+    rounds: Rounds = None,
+    long_rounds: LongRounds = None,
+    change: Changes = None,
     out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("runs/compare"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what --out holds; afresh if it is empty.")
-    ] = False,
-    workers: Side = None,
+    resume: Resume = False,
+    workers: SideBySide = None,
     as_json: Json = False,
 ) -> None:
     """Compare algorithms on rooms of your own: tables, figures and a page.
@@ -588,34 +601,6 @@ def reproduce_fig4(
     _print(f"Picture: {out}")
 
 
-Preset = Annotated[
-    str, typer.Option(help="smoke (does it work?), quick (an hour) or paper (days on a CPU).")
-]
-Source = Annotated[
-    str,
-    typer.Option(help="A store of rooms, or 'simulated': the preset's SIMULATED rooms."),
-]
-Seeds = Annotated[int, typer.Option(min=1, help="How many: 0, 1, 2 …")]
-SplitKind = Annotated[
-    str | None,
-    typer.Option("--split", help="recording (the default), blocked, or random (leaks)."),
-]
-Rounds = Annotated[
-    int | None, typer.Option(min=1, help="Instead of the preset's; a quarter is warm-up.")
-]
-LongRounds = Annotated[
-    int | None,
-    typer.Option(min=0, help="Of the long horizon; default: four times the rounds. 0: none."),
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with what --out holds; afresh if it is empty.")
-]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.decimate=2."),
-]
-
-
 def _experiment_command(name: str, about: str) -> None:
     """Give an experiment its command: all of them take the same options."""
 
@@ -636,7 +621,7 @@ def _experiment_command(name: str, about: str) -> None:
             Path, typer.Option(help="Directory; experiments there share their runs.")
         ] = Path("runs/reproduce"),
         resume: Resume = False,
-        workers: Side = None,
+        workers: SideBySide = None,
         as_json: Json = False,
     ) -> None:
         from fedapa.experiments import reproduce as experiments
