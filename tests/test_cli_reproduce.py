@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedapa.experiments.reproduce import EXPERIMENTS, published
+from fedapa.experiments.reproduce import EXPERIMENTS, _beside_the_paper, _papers, published
+from fedapa.experiments.table3 import FORMULAS
 from tests.conftest import MakeStore
 from tests.test_cli import fedapa, one_sentence
 
@@ -105,3 +106,15 @@ def test_the_papers_numbers_stand_apart() -> None:
     assert two["model"]["fedapa"] == one["model"]["fedapa"]
     assert two["statistical"]["fedapa-average-clients"]["mae"] == 0.38
     assert published("fig8a") is None
+
+
+def test_a_sweep_says_what_the_paper_finds_best() -> None:
+    (note,) = _beside_the_paper(EXPERIMENTS["fig9a"]).notes
+    assert "The paper finds 0.5 best, on private data" in note
+    assert _beside_the_paper(EXPERIMENTS["table1"]) is EXPERIMENTS["table1"]
+
+
+def test_the_papers_bytes_are_those_of_its_formula() -> None:
+    for name, kilobytes in _papers()["table3"].items():
+        numbers = FORMULAS[name][1]
+        assert 4 * numbers / 1000 == pytest.approx(kilobytes, abs=0.05)
