@@ -1,5 +1,6 @@
 """Files are whole or as they were."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,9 @@ def test_a_failure_half_way_leaves_the_old_content_and_no_litter(tmp_path: Path)
         raise OSError("disk full")
     assert path.read_text() == "good"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left") as caught, aside(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, "No space left on device")  # as write() does: without a name
+    assert caught.value.filename == str(tmp_path / "file")

@@ -525,80 +525,105 @@ reproduce = typer.Typer(
 app.add_typer(reproduce, name="reproduce")
 
 
+Counted = Annotated[
+    int,
+    typer.Option(
+        "--seeds", min=1, help="As for the other experiments; nothing is drawn here, so no matter."
+    ),
+]
+Renew = Annotated[
+    bool, typer.Option("--resume", help="As for the other experiments; it is made anew anyway.")
+]
+Directory = Annotated[Path, typer.Option(help="Directory of the experiments.")]
+
+
 @reproduce.command("architectures")
 def reproduce_architectures(
     classes: Annotated[int, typer.Option(min=1, help="The paper's table has 20.")] = 20,
     width: Annotated[int, typer.Option(min=1, help="Of the embedding.")] = 256,
+    preset: Preset = "paper",
+    data: Source = "simulated",
+    change: Changes = None,
+    out: Directory = Path("runs/reproduce"),
+    _seeds: Counted = 3,
+    _resume: Renew = False,
     as_json: Json = False,
 ) -> None:
     """Parameters and FLOPs of the three nets, counted from the modules.
 
+    As the paper counts them; with another preset or a file also for those rooms.
+
     Example: fedapa reproduce architectures
     """
-    from fedapa.experiments.architectures import architectures as count
-    from fedapa.experiments.architectures import layer_sheet
-    from fedapa.report.tables import rich_table
+    from fedapa.experiments.reproduce import nets
 
-    if as_json:
-        _print_json(count(classes=classes, width=width))
-    else:
-        _print(rich_table(layer_sheet(classes=classes, width=width)))
+    with _stages() as show:
+        base = _base(preset, data, None, None, None, change)
+        made = nets(base, out, show, classes=classes, width=width)
+    _print_counted(made, as_json)
 
 
 @reproduce.command("table3")
-def reproduce_table3(as_json: Json = False) -> None:
+def reproduce_table3(
+    preset: Preset = "paper",
+    data: Source = "simulated",
+    change: Changes = None,
+    out: Directory = Path("runs/reproduce"),
+    _seeds: Counted = 3,
+    _resume: Renew = False,
+    as_json: Json = False,
+) -> None:
     """Bytes per round and room of every algorithm: the paper's formula, then really encoded.
+
+    At the paper's sizes; with another preset or a file also at the sizes of those rooms.
 
     Example: fedapa reproduce table3
     """
-    from dataclasses import asdict
+    from fedapa.experiments.reproduce import table3
 
-    from fedapa.experiments.table3 import communication, communication_sheet
-    from fedapa.report.tables import rich_table
+    with _stages() as show:
+        made = table3(_base(preset, data, None, None, None, change), out, show)
+    _print_counted(made, as_json)
 
-    costs = communication()
+
+@reproduce.command("fig4")
+def reproduce_fig4(
+    preset: Preset = "quick",
+    data: Source = "simulated",
+    change: Changes = None,
+    out: Annotated[
+        Path, typer.Option(help="Directory of the experiments, or a picture: .png, .svg or .pdf.")
+    ] = Path("runs/reproduce"),
+    _seeds: Counted = 3,
+    _resume: Renew = False,
+    as_json: Json = False,
+) -> None:
+    """Windows by room and number of people: the data distribution of the six rooms.
+
+    Example: fedapa reproduce fig4 --preset paper --out fig4.png
+    """
+    from fedapa.experiments.reproduce import fig4
+    from fedapa.report.pictures import picture_kind
+
+    picture = out if out.suffix and not out.is_dir() else None
+    if picture is not None:
+        picture_kind(picture)
+    # The simulator's own name for the rooms of preset paper.
+    base = _base("paper" if preset == "six-rooms" else preset, data, None, None, None, change)
+    _print_counted(fig4(base, out, picture=picture), as_json)
+
+
+def _print_counted(made: "Reproduced", as_json: bool) -> None:
+    """What needed no training; a script gets the values as they are."""
     if as_json:
-        _print_json({name: asdict(cost) for name, cost in costs.items()})
-    else:
-        _print(rich_table(communication_sheet(costs)))
+        _print_json(made.summary)
+        return
+    _print_done([made], as_json=False)
 
 
 Data = Annotated[
     Path | None, typer.Option(help="A store of rooms; default: the preset's SIMULATED rooms.")
 ]
-
-
-@reproduce.command("fig4")
-def reproduce_fig4(
-    data: Data = None,
-    preset: Annotated[str, typer.Option(help="smoke, quick or six-rooms.")] = "quick",
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    window: Annotated[
-        int | None, typer.Option(min=1, help="Packets; default: what the store recommends.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("fig4.png"),
-    as_json: Json = False,
-) -> None:
-    """Windows by room and number of people: the data distribution of the six rooms.
-
-    Example: fedapa reproduce fig4 --preset six-rooms --out fig4.png
-    """
-    from fedapa.experiments.fig4 import distribution, distribution_sheet
-    from fedapa.report.pictures import distribution_figure, picture_kind, save
-    from fedapa.report.tables import rich_table
-
-    picture_kind(out)
-    with _bar("simulating rooms") as show:
-        found = distribution(_simulated_or(data, preset, seed, show), window=window)
-    picture = distribution_figure(
-        found.windows, found.labels, window=found.window, synthetic=found.synthetic
-    )
-    save(picture, out)
-    if as_json:
-        _print_json({"windows": found.windows, "window": found.window, "out": str(out)})
-        return
-    _print(rich_table(distribution_sheet(found)))
-    _print(f"Picture: {out}")
 
 
 def _experiment_command(name: str, about: str) -> None:
@@ -815,7 +840,8 @@ def _print_done(done: "list[Reproduced]", as_json: bool) -> None:
             _print(rich_table(sheet))
         for sentence in each.sentences:
             _print(sentence)
-        _print(f"Page with tables and figures: {each.page}")
+        what = "Page with tables and figures" if each.page.suffix == ".html" else "Picture"
+        _print(f"{what}: {each.page}")
 
 
 @contextlib.contextmanager

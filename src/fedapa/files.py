@@ -29,6 +29,11 @@ def aside(path: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         partial.replace(path)
         _sync_folder(path.parent)
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        # A full disk says so while bytes are written, where Python knows no name.
+        raise type(error)(error.errno, error.strerror, str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
 

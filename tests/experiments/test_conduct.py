@@ -4,11 +4,12 @@ import json
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedapa import algorithms
-from fedapa.errors import PlanError, RosterError, RunError
+from fedapa.errors import DataError, PlanError, RosterError, RunError
 from fedapa.evaluation.results import Results
 from fedapa.experiments.conduct import conduct, folder_name, holds_features
 from fedapa.experiments.experiment import (
@@ -32,6 +33,7 @@ from fedapa.experiments.table1 import TABLE1
 from fedapa.experiments.table2 import TABLE2
 from fedapa.experiments.windows import WINDOWS
 from fedapa.federation.plan import Plan
+from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.report.sheets import caption
 from tests.conftest import MakeStore
@@ -305,6 +307,30 @@ def test_what_no_run_could_do_is_refused_before_any_starts(tmp_path: Path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_nets_that_differ_in_too_few_rooms_can_be_left_out(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    base = Base("smoke", file=str(make_store()), rounds=1, changes=({"data": {"window": 16}},))
+    with pytest.raises(RosterError, match="or leave nets that differ out with --setting"):
+        conduct(_experiment("fedavg", nets=MODEL), base, seeds=1, out=tmp_path)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_every_seeds_split_is_tried_before_any_run(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(plan: Plan, *args: Any, **kwargs: Any) -> Any:
+        if plan.seed == 2:
+            raise DataError("this split leaves nothing to test")
+        return prepare_rooms(plan, *args, **kwargs)
+
+    monkeypatch.setattr("fedapa.experiments.conduct.prepare_rooms", prepare)
+    base = Base("smoke", file=str(make_store()), rounds=1, changes=({"data": {"window": 16}},))
+    with pytest.raises(DataError, match="leaves nothing"):
+        conduct(_experiment("local", "fedapa"), base, seeds=3, out=tmp_path)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_second_nets_have_rows_and_fine_tuned_copies_their_rounds(tmp_path: Path):
     experiment = _experiment("fedproto", "local-more-epochs")
     base = Base("smoke", rounds=4, long_rounds=0)
@@ -319,7 +345,8 @@ def test_second_nets_have_rows_and_fine_tuned_copies_their_rounds(tmp_path: Path
     assert first.outcomes[0].curve["accuracy"] != second.outcomes[0].curve["accuracy"]
     assert first.outcomes[0].scored is None
     assert tuned.outcomes[0].scored == [1, 2, 3, 4]
-    assert not second.moves
+    assert second.moves
+    assert second.outcomes[0].bytes == first.outcomes[0].bytes  # the same messages, read otherwise
     assert any("Local, equal epochs" in note for note in done.results.notes)
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fedapa.experiments.difficulty import difficulty, difficulty_sheet, window_statistics
-from fedapa.experiments.fig4 import distribution, distribution_sheet
+from fedapa.experiments.fig4 import distribution, distribution_sheet, planned
 from fedapa.randomness import Key
 from fedapa.report.pictures import distribution_figure, save
-from fedapa.rooms.simulated import simulated_store
+from fedapa.rooms.simulated import preset_of, simulated_store
 from tests.conftest import MakeStore
 from tests.test_cli import fedapa, one_sentence
 
@@ -59,11 +59,19 @@ def test_fig4_counts_windows_and_draws_them(tmp_path: Path) -> None:
     assert ".png, .svg or .pdf" in one_sentence(bad)
 
 
+@pytest.mark.slow
+def test_what_is_planned_is_what_is_made() -> None:
+    made = distribution(simulated_store("smoke", 0))
+    assert planned(preset_of("smoke")).windows == made.windows
+
+
 def test_fig4_of_real_rooms_does_not_say_simulated(make_store: MakeStore, tmp_path: Path) -> None:
     found = distribution(make_store(), window=16)
     assert found.windows == {"cafe": {0: 12, 1: 12, 2: 12}, "hall": {0: 12, 2: 12}}
     assert "SIMULATED" not in distribution_sheet(found).note
-    picture = distribution_figure(found.windows, found.labels, window=16, synthetic=False)
+    picture = distribution_figure(
+        found.windows, found.labels, caption=found.caption, synthetic=False
+    )
     save(picture, tmp_path / "a.svg")
     assert "SIMULATED" not in (tmp_path / "a.svg").read_text()
 

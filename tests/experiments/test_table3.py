@@ -1,11 +1,19 @@
 """Table 3: the paper's bytes by formula, and ours for real."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from fedapa.algorithms import find, names
-from fedapa.experiments.table3 import Cost, communication, communication_sheet
+from fedapa.experiments.table3 import (
+    Cost,
+    Sizes,
+    communication,
+    communication_sheet,
+    formulas,
+)
+from tests.conftest import MakeStore
 from tests.test_cli import fedapa
 
 
@@ -42,7 +50,40 @@ def test_what_is_really_sent_is_what_the_formula_says(costs: dict[str, Cost]) ->
             assert cost.encoded < 200, name
 
 
-def test_the_command_needs_no_flags() -> None:
-    ran = fedapa("reproduce", "table3", "--json")
-    assert ran.returncode == 0
+def test_the_formula_at_other_sizes() -> None:
+    """MLP, 10 features, width 16, 3 classes: 11·256 + 257·16 + 17·3 = 6,979; 5 sets of 3·16."""
+    sizes = Sizes(rooms=4, classes=3, width=16, outputs=3, architecture="mlp", shape=(10,))
+    known = formulas(sizes)
+    assert known["fedavg"][1] == 2 * 6_979
+    assert known["fedrep"][1] == 2 * (6_979 - 51)
+    assert known["fedapa"][1] == 5 * 48
+    assert "fedbn" not in known  # the MLP has no BatchNorm to keep
+    for name, cost in communication(sizes).items():
+        assert cost.by_formula is not None
+        assert cost.by_formula <= cost.arrays <= cost.by_formula + 40, name  # and masks
+
+
+def test_the_command_needs_no_flags(tmp_path: Path) -> None:
+    ran = fedapa("reproduce", "table3", "--json", cwd=tmp_path)
     assert json.loads(ran.stdout)["fedapa"]["by_formula"] == 150_528
+    made = tmp_path / "runs" / "reproduce" / "table3"
+    assert {path.suffix for path in made.iterdir()} == {".json", ".md", ".tex", ".html"}
+
+
+def test_the_sizes_of_other_rooms(make_store: MakeStore, tmp_path: Path) -> None:
+    """One line fits every experiment, also those that train nothing."""
+    usual = ("--preset", "smoke", "--data", make_store(), "--seeds", "3", "--resume", "--json")
+    usual = (*usual, "--set", "data.window=16", "--out", tmp_path)
+    found = json.loads(fedapa("reproduce", "table3", *usual).stdout)
+    assert found["paper"]["fedapa"]["by_formula"] == 150_528
+    assert found["rooms"]["data"] == "real data: rooms.h5"
+    assert found["rooms"]["fedapa"]["by_formula"] == 4 * (2 + 1) * 3 * 256
+    nets = json.loads(fedapa("reproduce", "architectures", *usual).stdout)
+    assert nets["paper"]["large"]["parameters"] == 463_748
+    assert nets["rooms"]["large"]["parameters"] == 463_748 - 17 * 257  # three outputs, not twenty
+    counted = json.loads(fedapa("reproduce", "fig4", *usual).stdout)
+    assert (counted["data"], counted["window"]) == ("real", 16)
+    assert counted["windows"]["hall"] == {"0": 12, "2": 12}
+    assert "real data: rooms.h5" in (tmp_path / "table3" / "table3.md").read_text()
+    assert "real data: rooms.h5" in (tmp_path / "fig4" / "fig4.md").read_text()
+    assert (tmp_path / "fig4" / "fig4.png").is_file()

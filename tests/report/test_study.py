@@ -21,7 +21,7 @@ from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.report import charts
 from fedapa.report.embedding import embed, project
-from fedapa.report.figures import svg
+from fedapa.report.figures import families, svg
 from fedapa.report.study import write_index, write_study
 from tests.conftest import MakeStore
 from tests.report import made
@@ -373,3 +373,7 @@ def test_an_earlier_report_leaves_nothing_behind(tmp_path: Path) -> None:
     left = {path.name for path in tmp_path.iterdir()}
     assert {"mine.tex", "statistical-horizons.tex"} <= left
     assert not {name for name in left if name.startswith(("model-", "features-", "settings"))}
+
+
+def test_fonts_for_other_scripts_come_after_the_usual_one() -> None:
+    assert families(["Malgun Gothic", "Arial"]) == ["DejaVu Sans", "Malgun Gothic"]

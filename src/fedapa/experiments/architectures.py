@@ -1,7 +1,8 @@
 """``fedapa reproduce architectures``: the paper's architecture table, counted from the modules.
 
 Expected: 7,956 / 18,436 / 463,748 parameters and 340.75 / 162.85 / 606.35 MFLOPs at 20 classes and
-windows of 1000 × 242. It needs no data.
+windows of 1000 × 242. It needs no data; with ``--preset`` or ``--data`` a second table counts the
+nets for those rooms.
 """
 
 from collections.abc import Sequence
@@ -13,15 +14,25 @@ from fedapa.report.tables import Sheet
 
 __all__ = ["architectures", "layer_sheet"]
 
-_NETS = ("tiny", "middle", "large")
+_TITLES = {
+    "tiny": "TinyConvNet4",
+    "middle": "MiddleConvNet4",
+    "large": "LargeConvNet4",
+    "mlp": "FeatureMLP",
+}
+
+
+def _nets(window: Sequence[int]) -> tuple[str, ...]:
+    """The nets for windows of that shape: feature vectors have one of their own."""
+    return ("mlp",) if len(window) == 1 else ("tiny", "middle", "large")
 
 
 def architectures(
-    *, classes: int = 20, width: int = 256, window: tuple[int, int] = (1000, 242)
+    *, classes: int = 20, width: int = 256, window: Sequence[int] = (1000, 242)
 ) -> dict[str, dict[str, float]]:
     """Parameters and MFLOPs of each net."""
     found: dict[str, dict[str, float]] = {}
-    for net in _NETS:
+    for net in _nets(window):
         model = build_model(net, classes=classes, width=width, window_shape=window, key=Key(0))
         found[net] = {
             "parameters": count_parameters(model),
@@ -31,9 +42,14 @@ def architectures(
 
 
 def layer_sheet(
-    *, classes: int = 20, width: int = 256, window: tuple[int, int] = (1000, 242)
+    *,
+    classes: int = 20,
+    width: int = 256,
+    window: Sequence[int] = (1000, 242),
+    rooms_named: str = "",
 ) -> Sheet:
     """The nets layer by layer: channels and shapes as the paper's table has them, and totals."""
+    nets = _nets(window)
     columns = {
         net: {
             layer.name: layer
@@ -43,21 +59,22 @@ def layer_sheet(
             )
             if layer.parameters or layer.kind == "AdaptiveAvgPool2d"
         }
-        for net in _NETS
+        for net in nets
     }
-    names = list(columns["large"])
+    longest = columns[nets[-1]]
     rows = [
-        [name, columns["large"][name].kind, *(_cell(columns[net].get(name)) for net in _NETS)]
-        for name in names
+        [name, layer.kind, *(_cell(columns[net].get(name)) for net in nets)]
+        for name, layer in longest.items()
     ]
     totals = architectures(classes=classes, width=width, window=window)
-    rows.append(["parameters", "", *(f"{totals[net]['parameters']:,}" for net in _NETS)])
-    rows.append(["MFLOPs per window", "", *(f"{totals[net]['mflops']:.2f}" for net in _NETS)])
+    rows.append(["parameters", "", *(f"{totals[net]['parameters']:,}" for net in nets)])
+    rows.append(["MFLOPs per window", "", *(f"{totals[net]['mflops']:.2f}" for net in nets)])
+    shape = " × ".join(map(str, window))
     return Sheet(
-        title="Architectures",
-        headings=["Layer", "Kind", *(f"{net.title()}ConvNet4" for net in _NETS)],
+        title="Architectures" + (f", for {rooms_named}" if rooms_named else ""),
+        headings=["Layer", "Kind", *(_TITLES[net] for net in nets)],
         rows=rows,
-        note=f"{classes} classes, width {width}, windows of {window[0]} × {window[1]}; counted "
+        note=f"{classes} classes, width {width}, windows of {shape}; counted "
         "from the modules: 2 FLOPs a multiply-add, 2 a BatchNorm, 1 a ReLU or pooled element",
         text_columns=2,
     )

@@ -23,7 +23,7 @@ from typing import Any
 from fedapa.algorithms import find
 from fedapa.algorithms.algorithm import Round, settings_of
 from fedapa.algorithms.fine_tuning import is_due
-from fedapa.errors import PlanError, RunError
+from fedapa.errors import PlanError, RosterError, RunError
 from fedapa.evaluation.metrics import METRICS
 from fedapa.evaluation.record import LAST, dump
 from fedapa.evaluation.results import Outcome, Results, Row, Setting, outcome_at
@@ -225,20 +225,29 @@ def _refuse_leftovers(out: Path, experiment: Experiment, missing: Mapping[Path, 
 def _check(plans: Iterable[Plan], show: Show) -> None:
     """Make the data ready and refuse what no run could do, before any run has cost time."""
     prepared: dict[str, Any] = {}
-    seen = set()
+    split, begun = set(), set()
     for plan in plans:
         document = plan.document()
-        rooms_of = repr((document["data"], document["model"], document.get("classes")))
-        if rooms_of not in prepared:
+        data = repr((document["data"], document.get("classes")))
+        rooms_of = data + repr(document["model"])
+        if rooms_of not in prepared or (data, plan.seed) not in split:
+            # Every seed splits anew, whatever the nets: a split that fails must not do so late.
+            split.add((data, plan.seed))
             prepared[rooms_of] = prepare_rooms(
                 plan, lambda now: show(now.stage, now.done, now.total), workers=None
             )
-        if (rooms_of, repr(document["algorithm"])) not in seen:
-            seen.add((rooms_of, repr(document["algorithm"])))
             check_batches(prepared[rooms_of], plan.training.batch_size)
+        if (rooms_of, repr(document["algorithm"])) not in begun:
+            begun.add((rooms_of, repr(document["algorithm"])))
             algorithm = plan.build()
             engine = InProcess(algorithm, prepared[rooms_of], run="", folder=Path(), workers=0)
-            rounds.begin(algorithm, engine, plan)
+            try:
+                rounds.begin(algorithm, engine, plan)
+            except (PlanError, RosterError) as error:
+                if plan.model.architecture != MODEL.architecture:
+                    raise
+                remedy = "; or leave nets that differ out with --setting statistical"
+                raise type(error)(f"{error}{remedy}") from error
 
 
 def _carry_out(missing: Mapping[Path, Plan], workers: int, show: Show) -> None:
@@ -403,7 +412,7 @@ def _row(
         group=case.group,
         outcomes=[_outcome(each, marks, out, second) for each in runs],
         value=case.value,
-        moves=not kind.pools and not second,
+        moves=not kind.pools,
     )
 
 

@@ -1,4 +1,9 @@
-"""``fedapa reproduce fig4``: how many windows of which count each room holds."""
+"""``fedapa reproduce fig4``: how many windows of which count each room holds.
+
+Expected shape: one panel a room with a bar for each count; the rooms differ in which counts they
+know and in how many windows they have. Nothing is trained. Simulated rooms are counted from their
+description, so that the largest need not be made for a picture of them.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,9 +11,10 @@ from pathlib import Path
 
 from fedapa.errors import DataError
 from fedapa.report.tables import Sheet
+from fedapa.rooms.simulated import Preset
 from fedapa.windows.store import Label, Store
 
-__all__ = ["Distribution", "distribution", "distribution_sheet"]
+__all__ = ["Distribution", "distribution", "distribution_sheet", "planned"]
 
 
 @dataclass(frozen=True)
@@ -17,11 +23,18 @@ class Distribution:
 
     source: str
     """What the data is called: a file or a preset."""
-    window: int
-    """Packets of a window."""
+    window: int | None
+    """Packets of a window; none where features were cut by whoever published them."""
     synthetic: bool
     windows: dict[str, dict[Label, int]]
     """For each room the windows of each label that occurs, sorted."""
+
+    @property
+    def caption(self) -> str:
+        """What was counted, in words."""
+        kind = "SIMULATED data" if self.synthetic else "real data"
+        cut = f"windows of {self.window} packets" if self.window else "feature vectors"
+        return f"{kind}: {self.source} · {cut}"
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -38,19 +51,33 @@ def distribution(path: Path, *, window: int | None = None) -> Distribution:
         window: packets of a window; the store's own recommendation if left out.
     """
     with Store(path) as store:
-        length = window or store.window
-        if length is None:
+        takes = {room: store.recordings(room) for room in store.rooms}
+        features = all(take.is_features for found in takes.values() for take in found)
+        length = None if features else window or store.window
+        if length is None and not features:
             raise DataError(f"{path}: does not say how long its windows are; give a window length")
         windows: dict[str, dict[Label, int]] = {}
-        for room in store.rooms:
+        for room, found in takes.items():
             counts: Counter[Label] = Counter()
-            for take in store.recordings(room):
-                counts[take.label] += take.shape[0] if take.is_features else take.shape[0] // length
+            for take in found:
+                counts[take.label] += take.shape[0] // (1 if take.is_features else length or 1)
             windows[room] = {
                 label: counts[label]
                 for label in sorted(counts, key=lambda label: (isinstance(label, str), label))
             }
         return Distribution(path.name, length, store.synthetic, windows)
+
+
+def planned(preset: Preset) -> Distribution:
+    """What the simulated rooms of a preset hold, or will hold once they are made."""
+    windows: dict[str, dict[Label, int]] = {
+        place.scene.room.name: {
+            count: place.days * place.takes * place.windows_of(count)
+            for count in sorted(place.counts)
+        }
+        for place in sorted(preset.places, key=lambda place: place.scene.room.name)
+    }
+    return Distribution(f"simulated rooms '{preset.name}'", preset.window, True, windows)
 
 
 def distribution_sheet(found: Distribution) -> Sheet:
@@ -63,7 +90,6 @@ def distribution_sheet(found: Distribution) -> Sheet:
         ]
         for room, counts in found.windows.items()
     ]
-    mark = "SIMULATED · " if found.synthetic else ""
     return Sheet(
         "Windows by room and "
         + (
@@ -71,5 +97,5 @@ def distribution_sheet(found: Distribution) -> Sheet:
         ),
         ["Room", *(str(label) for label in found.labels), "All"],
         rows,
-        note=f"{mark}{found.source} · windows of {found.window} packets",
+        note=found.caption,
     )

@@ -19,7 +19,7 @@ from fedapa.experiments.conduct import (
     refuse_results,
 )
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
-from fedapa.experiments.fig4 import distribution, distribution_sheet
+from fedapa.experiments.fig4 import distribution, distribution_sheet, planned
 from fedapa.experiments.fig6 import FIG6
 from fedapa.experiments.fig7 import FIG7
 from fedapa.experiments.fig8a import FIG8A
@@ -29,8 +29,10 @@ from fedapa.experiments.fig9b import FIG9B
 from fedapa.experiments.participation import PARTICIPATION
 from fedapa.experiments.table1 import TABLE1
 from fedapa.experiments.table2 import TABLE2
-from fedapa.experiments.table3 import communication, communication_sheet
+from fedapa.experiments.table3 import PAPER, Sizes, communication, communication_sheet
 from fedapa.experiments.windows import WINDOWS
+from fedapa.federation.plan import Plan
+from fedapa.federation.prepare import describe, prepare_rooms
 from fedapa.files import write_text
 from fedapa.report.figures import svg
 from fedapa.report.markup import frame, html_table, latex, markdown
@@ -38,9 +40,18 @@ from fedapa.report.pictures import distribution_figure, save
 from fedapa.report.sheets import horizons, overall, sweep, verdict
 from fedapa.report.study import write_index, write_study
 from fedapa.report.tables import Sheet
-from fedapa.rooms.simulated import simulated_store
+from fedapa.rooms.simulated import preset_of, simulated_store
 
-__all__ = ["EXPERIMENTS", "Reproduced", "published", "reproduce", "shown"]
+__all__ = [
+    "EXPERIMENTS",
+    "Reproduced",
+    "fig4",
+    "nets",
+    "published",
+    "reproduce",
+    "shown",
+    "table3",
+]
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     each.name: each
@@ -129,7 +140,7 @@ def reproduce(
         show(f"drawing {experiment.name}", 0, 1)
         done.append(shown(conducted, out))
     if name == "all":
-        done += _without_runs(base, out)
+        done += [table3(base, out, show), nets(base, out, show), fig4(base, out)]
         write_index(out, {each.name: (each.title, each.page) for each in done})
     return done
 
@@ -194,25 +205,106 @@ def _figures(results: Results) -> dict[str, Any]:
     }
 
 
-def _without_runs(base: Base, out: Path) -> list[Reproduced]:
-    """The tables and the figure that need no training."""
+@dataclass(frozen=True)
+class _RoomSizes:
+    """What a table of sizes needs to know of rooms."""
+
+    rooms: int
+    classes: int
+    width: int
+    shape: tuple[int, ...]
+    caption: str
+
+    @staticmethod
+    def of(base: Base, show: Show) -> "_RoomSizes | None":
+        """Those of the rooms that were asked for; none where they are the paper's own."""
+        if base.preset == "paper" and base.file is None:
+            return None
+        net = "mlp" if holds_features(base.file) else STATISTICAL.architecture
+        # No size depends on the split, and this one can always be made.
+        change = {"model": {"architecture": net}, "data": {"split": "random"}}
+        plan = Plan.of(base.plan.document(), change)
+        prepared = prepare_rooms(
+            plan, lambda now: show(now.stage, now.done, now.total), workers=None
+        )
+        data = describe(prepared, plan)
+        kind = "SIMULATED data" if data["synthetic"] else "real data"
+        return _RoomSizes(
+            rooms=len(prepared),
+            classes=len(data["classes"]),
+            width=plan.model.width,
+            shape=tuple(data["window_shape"]),
+            caption=f"{kind}: {data['source'].rpartition('/')[2]}",
+        )
+
+
+def table3(base: Base, out: Path, show: Show = lambda *_: None) -> Reproduced:
+    """Communication at the paper's sizes, and at those of other rooms where some are given."""
     costs = communication()
-    made = [
-        _written("table3", communication_sheet(costs), _plain(costs), out),
-        _written("architectures", layer_sheet(), architectures(), out),
-    ]
-    if holds_features(base.file):
-        return made  # features were cut into windows by whoever published them
+    sheets, values = [communication_sheet(costs)], _plain(costs)
+    if found := _RoomSizes.of(base, show):
+        flat = len(found.shape) == 1
+        sizes = Sizes(
+            rooms=found.rooms,
+            classes=found.classes,
+            width=found.width,
+            outputs=found.classes,
+            architecture="mlp" if flat else "large",
+            shape=found.shape if flat else PAPER.shape,
+            rooms_named=found.caption,
+        )
+        here = communication(sizes)
+        sheets.append(communication_sheet(here, sizes))
+        values = {"paper": values, "rooms": {"data": found.caption, **_plain(here)}}
+    return _written("table3", sheets, values, out)
+
+
+def nets(
+    base: Base, out: Path, show: Show = lambda *_: None, *, classes: int = 20, width: int = 256
+) -> Reproduced:
+    """The architectures as the paper counts them, and for other rooms where some are given."""
+    values: dict[str, Any] = architectures(classes=classes, width=width)
+    sheets = [layer_sheet(classes=classes, width=width)]
+    if found := _RoomSizes.of(base, show):
+        here: dict[str, Any] = {
+            "classes": found.classes,
+            "width": found.width,
+            "window": found.shape,
+        }
+        sheets.append(layer_sheet(**here, rooms_named=found.caption))
+        values = {
+            "paper": values,
+            "rooms": {"data": found.caption, **architectures(**here)},
+        }
+    return _written("architectures", sheets, values, out)
+
+
+def fig4(base: Base, out: Path, *, picture: Path | None = None) -> Reproduced:
+    """The data distribution: table, picture and page, and the picture by another name if given."""
     data = base.plan.data
-    store = Path(base.file) if base.file else simulated_store(data.simulated, data.simulated_seed)
-    found = distribution(store, window=data.window)
-    picture = distribution_figure(
-        found.windows, found.labels, window=found.window, synthetic=found.synthetic
+    if base.file is None and data.window in (None, preset_of(data.simulated).window):
+        found = planned(preset_of(data.simulated))
+    elif base.file is None:
+        store = simulated_store(data.simulated, data.simulated_seed)
+        found = distribution(store, window=data.window)
+    else:
+        found = distribution(Path(base.file), window=data.window)
+    drawn = distribution_figure(
+        found.windows, found.labels, caption=found.caption, synthetic=found.synthetic
     )
-    sheet = distribution_sheet(found)
-    made.append(_written("fig4", sheet, found.windows, out, drawing=svg(picture)))
+    values = {
+        "data": "SIMULATED" if found.synthetic else "real",
+        "source": found.source,
+        "window": found.window,
+        "windows": found.windows,
+    }
+    if picture is not None:
+        save(drawn, picture)
+        sheet = distribution_sheet(found)
+        return Reproduced("fig4", sheet.title, [sheet], picture, {**values, "out": str(picture)})
+    made = _written("fig4", [distribution_sheet(found)], values, out, drawing=svg(drawn))
     for kind in ("png", "svg"):
-        save(picture, out / "fig4" / f"fig4.{kind}")
+        save(drawn, out / "fig4" / f"fig4.{kind}")
     return made
 
 
@@ -221,15 +313,18 @@ def _plain(costs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written(
-    name: str, sheet: Sheet, values: Mapping[str, Any], out: Path, *, drawing: str = ""
+    name: str, sheets: Sequence[Sheet], values: Mapping[str, Any], out: Path, *, drawing: str = ""
 ) -> Reproduced:
-    """A table on its own: as data, Markdown, LaTeX and a page."""
+    """Tables on their own: as data, Markdown, LaTeX and a page."""
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "results.json", json.dumps(values, indent=1, sort_keys=True) + "\n")
-    write_text(folder / f"{name}.md", markdown(sheet))
-    write_text(folder / f"{name}.tex", latex(sheet))
+    write_text(folder / f"{name}.md", "\n".join(markdown(sheet) for sheet in sheets))
+    write_text(folder / f"{name}.tex", "\n".join(latex(sheet) for sheet in sheets))
     page = folder / "index.html"
+    title = sheets[0].title
     figure = f"<figure>{drawing}</figure>" if drawing else ""
-    write_text(page, frame(sheet.title, [f"<h1>{sheet.title}</h1>", html_table(sheet), figure]))
-    return Reproduced(name, sheet.title, [sheet], page, values)
+    write_text(
+        page, frame(title, [f"<h1>{title}</h1>", *(html_table(each) for each in sheets), figure])
+    )
+    return Reproduced(name, title, sheets, page, values)

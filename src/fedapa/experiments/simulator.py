@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from fedapa.experiments import credibility
 from fedapa.experiments.difficulty import difficulty
+from fedapa.experiments.fig4 import planned
 from fedapa.randomness import Key
 from fedapa.report import pictures
 from fedapa.rooms.simulated import preset_of, simulated_store
@@ -186,16 +187,10 @@ def _receiver() -> Figure:
 
 
 def _fig4() -> Figure:
-    # Counted from the plan, not from a store: six-rooms need not be made for a picture of it.
-    preset = preset_of("six-rooms")
-    windows = {
-        place.scene.room.name: {
-            count: place.days * place.takes * place.windows_of(count) for count in place.counts
-        }
-        for place in preset.places
-    }
-    labels = sorted({count for counts in windows.values() for count in counts})
-    return pictures.distribution_figure(windows, labels, window=preset.window, synthetic=True)
+    found = planned(preset_of("six-rooms"))
+    return pictures.distribution_figure(
+        found.windows, found.labels, caption=found.caption, synthetic=True
+    )
 
 
 def _leak() -> Figure:

@@ -3,61 +3,100 @@
 Expected by the paper's formula at N = 6 rooms, 21 classes, width 256 and 463,748 parameters, with
 KB = 1000 B: FedAvg, CARING and WiFederated 3,710 KB, FedAPA 150.53 KB (−95.94 %). Beside it stand
 the bytes of a real exchange of ours: the arrays, and the frames that carry them. It needs no data:
-rooms of noise have messages of the same size.
+rooms of noise have messages of the same size. With ``--preset`` or ``--data`` a second table has
+the sizes of those rooms.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from torch import nn
 
 from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm, Round
 from fedapa.learning.fit import Training
+from fedapa.models.build import build_model
+from fedapa.models.cost import count_parameters
+from fedapa.models.model import Model
 from fedapa.payload import array_bytes, encode
 from fedapa.randomness import Key
 from fedapa.report.tables import Sheet
 from fedapa.rooms.room import Room
 
-__all__ = ["Cost", "communication", "communication_sheet"]
+__all__ = ["PAPER", "Cost", "Sizes", "communication", "communication_sheet", "formulas"]
 
-ROOMS, CLASSES, WIDTH = 6, 21, 256  # N, |C|, D
-PARAMETERS = 463_748
-"""Σ_w as the paper counts it: LargeConvNet4 with 20 outputs."""
-NORM = 2 * (16 + 32 + 64 + 128 + 256)
-"""Scales and shifts of its BatchNorms."""
-HEAD = (WIDTH + 1) * 20
-"""Its classifier."""
-PROJECTION = 2 * (WIDTH + 1) * 256
-"""MOON's side branch, two layers of 256."""
-SET = CLASSES * WIDTH
-"""A set of prototypes."""
 
-_WEIGHTS = ("2·Σw", 2 * PARAMETERS)
-_MEAN = ("2·|C|·D", 2 * SET)
-_PEERS = ("(N + 1)·|C|·D", (ROOMS + 1) * SET)
-FORMULAS: Mapping[str, tuple[str, int]] = {
-    "caring": _WEIGHTS,
-    "fedala": _WEIGHTS,
-    "fedamp": _WEIGHTS,
-    "fedapa": _PEERS,
-    "fedapa-average": _MEAN,
-    "fedapa-average-clients": _PEERS,
-    "fedapa-fixed": _PEERS,
-    "fedapa-mixture": _MEAN,
-    "fedapa-self": ("0", 0),
-    "fedavg": _WEIGHTS,
-    "fedbn": ("2·(Σw − ΣBN)", 2 * (PARAMETERS - NORM)),
-    "fedpcl": _PEERS,
-    "fedproc": ("2·Σw + 2·|C|·D", 2 * PARAMETERS + 2 * SET),
-    "fedproto": _MEAN,
-    "fedrep": ("2·Σθ", 2 * (PARAMETERS - HEAD)),
-    "local": ("0", 0),
-    "local-more-epochs": ("0", 0),
-    "moon": ("2·(Σw + Σz)", 2 * (PARAMETERS + PROJECTION)),
-    "wifederated": _WEIGHTS,
-}
-"""Numbers up and down per room and round, four bytes each."""
+@dataclass(frozen=True)
+class Sizes:
+    """What the bytes of a round depend on."""
+
+    rooms: int
+    """N."""
+    classes: int
+    """|C|."""
+    width: int
+    """D."""
+    outputs: int
+    """Of the net whose parameters the formula counts."""
+    architecture: str = "large"
+    shape: tuple[int, ...] = (8, 8)
+    """Of a window; messages of convolutional nets do not depend on it."""
+    rooms_named: str = ""
+    """Whose sizes these are, for the table's note."""
+
+    @cached_property
+    def net(self) -> Model:
+        """The net that the formula counts."""
+        return build_model(
+            self.architecture,
+            classes=self.outputs,
+            width=self.width,
+            window_shape=self.shape,
+            key=Key(0),
+        )
+
+
+PAPER = Sizes(rooms=6, classes=21, width=256, outputs=20)
+"""As the paper has them: 21 classes of prototypes, but a net with 20 outputs."""
+
+
+def formulas(sizes: Sizes) -> dict[str, tuple[str, int]]:
+    """For each algorithm the numbers up and down per room and round, four bytes each."""
+    parameters = count_parameters(sizes.net)
+    norms = [layer for layer in sizes.net.modules() if isinstance(layer, nn.BatchNorm2d)]
+    norm = sum(count_parameters(layer) for layer in norms)
+    head = count_parameters(sizes.net.classifier)
+    projection = (sizes.width + 1) * 256 + 257 * 256  # MOON's side branch, two layers of 256
+    prototypes = sizes.classes * sizes.width
+    weights = ("2·Σw", 2 * parameters)
+    mean = ("2·|C|·D", 2 * prototypes)
+    peers = ("(N + 1)·|C|·D", (sizes.rooms + 1) * prototypes)
+    found = {
+        "caring": weights,
+        "fedala": weights,
+        "fedamp": weights,
+        "fedapa": peers,
+        "fedapa-average": mean,
+        "fedapa-average-clients": peers,
+        "fedapa-fixed": peers,
+        "fedapa-mixture": mean,
+        "fedapa-self": ("0", 0),
+        "fedavg": weights,
+        "fedbn": ("2·(Σw − ΣBN)", 2 * (parameters - norm)),
+        "fedpcl": peers,
+        "fedproc": ("2·Σw + 2·|C|·D", 2 * parameters + 2 * prototypes),
+        "fedproto": mean,
+        "fedrep": ("2·Σθ", 2 * (parameters - head)),
+        "local": ("0", 0),
+        "local-more-epochs": ("0", 0),
+        "moon": ("2·(Σw + Σz)", 2 * (parameters + projection)),
+        "wifederated": weights,
+    }
+    if not norms:
+        del found["fedbn"]  # nothing that a room could keep
+    return found
 
 
 @dataclass(frozen=True)
@@ -72,35 +111,37 @@ class Cost:
     """Of the frames that carried them."""
 
 
-def communication() -> dict[str, Cost]:
+def communication(sizes: Sizes = PAPER) -> dict[str, Cost]:
     """The cost of every algorithm that exchanges messages, by name."""
-    room = _room()
+    room = _room(sizes)
+    known = formulas(sizes)
     found = {}
     for name in algorithms.names():
         kind = algorithms.find(name)
-        if kind.pools:
-            continue  # it moves windows, not messages
-        formula, numbers = FORMULAS.get(name, (None, None))
-        arrays, encoded = _exchange(kind(training=Training(batch_size=64)), room)
+        if kind.pools or (name == "fedbn" and name not in known):
+            continue  # it moves windows, not messages; or cannot serve such nets
+        formula, numbers = known.get(name, (None, None))
+        algorithm = kind(training=Training(batch_size=64))
+        arrays, encoded = _exchange(algorithm, room, sizes.rooms)
         found[name] = Cost(formula, None if numbers is None else 4 * numbers, arrays, encoded)
     return found
 
 
-def _room() -> Room:
-    """A room of noise that holds every class, with the paper's net."""
-    labels = np.repeat(np.arange(CLASSES), 3)
+def _room(sizes: Sizes) -> Room:
+    """A room of noise that holds every class, with such a net."""
+    labels = np.repeat(np.arange(sizes.classes), 3)
     stream = (Key(0) / "table3").numpy()
-    windows = stream.normal(size=(len(labels), 8, 8)).astype(np.float32)
-    return Room.of("room 0", windows, labels, architecture="large", width=WIDTH)
+    windows = stream.normal(size=(len(labels), *sizes.shape)).astype(np.float32)
+    return Room.of("room 0", windows, labels, architecture=sizes.architecture, width=sizes.width)
 
 
-def _exchange(algorithm: Algorithm, room: Room) -> tuple[int, int]:
+def _exchange(algorithm: Algorithm, room: Room, rooms: int) -> tuple[int, int]:
     """Bytes of arrays and of frames: round 1's upload of a room and round 2's download to it.
 
     One room trains; the others are its twins, and their messages have the size of its own.
     """
     first, second = (Round(number, 2, Key(0) / "round" / number) for number in (1, 2))
-    names = [f"room {number}" for number in range(ROOMS)]
+    names = [f"room {number}" for number in range(rooms)]
     server = algorithm.open([replace(room.card, name=name) for name in names], Key(0))
     _, upload, _ = algorithm.train(room, algorithm.join(room, Key(0)), first)
     server = algorithm.merge(server, dict.fromkeys(names, upload), first)
@@ -108,7 +149,7 @@ def _exchange(algorithm: Algorithm, room: Room) -> tuple[int, int]:
     return sum(map(array_bytes, messages)), sum(len(encode(message)) for message in messages)
 
 
-def communication_sheet(costs: Mapping[str, Cost]) -> Sheet:
+def communication_sheet(costs: Mapping[str, Cost], sizes: Sizes = PAPER) -> Sheet:
     """The table: formula, what it gives, and what was really exchanged."""
     rows = []
     for name, cost in costs.items():
@@ -126,16 +167,33 @@ def communication_sheet(costs: Mapping[str, Cost]) -> Sheet:
     ours, theirs = costs["fedapa"], costs["fedavg"]
     saved = 1 - (ours.by_formula or 0) / (theirs.by_formula or 1)
     really = 1 - ours.encoded / theirs.encoded
+    net = sizes.net
+    counted = f"Σw = {count_parameters(net):,} parameters ({type(net).__name__} with "
+    if sizes is PAPER:
+        counted += (
+            f"{sizes.outputs} outputs, as the paper has it), the exchange is real, with "
+            f"{sizes.classes} outputs, BatchNorm statistics, masks and framing"
+        )
+    else:
+        counted += (
+            f"{sizes.outputs} outputs), the exchange is real, with BatchNorm statistics where the "
+            "net has them, masks and framing"
+        )
     return Sheet(
-        title="Communication per round and room (KB = 1000 B)",
+        title="Communication per round and room (KB = 1000 B)"
+        + (f", sizes of {sizes.rooms_named}" if sizes.rooms_named else ""),
         headings=["Algorithm", "Formula × 4 B", "Formula", "Arrays", "Encoded", "Encoded/arrays"],
         rows=rows,
-        note=f"N = {ROOMS} rooms, |C| = {CLASSES} classes, width D = {WIDTH}; the formula counts "
-        f"Σw = {PARAMETERS:,} parameters (LargeConvNet4 with 20 outputs, as the paper has it), the "
-        "exchange is real, with 21 outputs, BatchNorm statistics, masks and framing; FedAPA against"
-        f" FedAvg: −{100 * saved:.2f} % by formula, −{100 * really:.2f} % encoded",
+        note=f"N = {sizes.rooms} rooms, |C| = {sizes.classes} classes, width D = {sizes.width}; "
+        f"the formula counts {counted}; FedAPA against FedAvg: {_less(saved)} by formula, "
+        f"{_less(really)} encoded",
         text_columns=2,
     )
+
+
+def _less(share: float) -> str:
+    # Prototypes of many classes may weigh more than a small net.
+    return f"{'−' if share >= 0 else '+'}{100 * abs(share):.2f} %"
 
 
 def _kilobytes(number: int) -> str:

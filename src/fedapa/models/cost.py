@@ -6,7 +6,7 @@ element, one per pooled element. Counted on shapes alone (torch's ``meta`` devic
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -35,12 +35,12 @@ def count_parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def flops(model: Model, window_shape: tuple[int, ...]) -> int:
+def flops(model: Model, window_shape: Sequence[int]) -> int:
     """FLOPs of one forward pass of one window."""
     return sum(layer.flops for layer in layers(model, window_shape))
 
 
-def layers(model: Model, window_shape: tuple[int, ...]) -> list[Layer]:
+def layers(model: Model, window_shape: Sequence[int]) -> list[Layer]:
     """The leaf modules in the order in which one window passes them, with their cost."""
     rows: list[Layer] = []
     ghost = _ghost(model)

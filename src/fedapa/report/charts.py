@@ -195,11 +195,9 @@ def room_bars(setting: Setting, horizon: int, chosen: Sequence[str]) -> Figure:
     rooms = sorted(setting.data["rooms"])
     blind = setting.row("constant")
     width = 0.84 / max(1, len(shown))
-    said = (
-        f"Mean over seeds, whiskers ± one standard deviation over seeds. "
-        f"{caption(setting, horizon)}"
-    )
-    with _drawn(3.1, said) as figure:
+    several = any(len(row.outcomes) > 1 for row in shown)
+    spoken = "Mean over seeds, whiskers ± one standard deviation over seeds. " if several else ""
+    with _drawn(3.1, spoken + caption(setting, horizon)) as figure:
         axes = figure.subplots()
         axes.grid(visible=False, axis="x")
         for number, row in enumerate(shown):
@@ -230,8 +228,9 @@ def room_bars(setting: Setting, horizon: int, chosen: Sequence[str]) -> Figure:
                         label=blind.title.lower() if number == 0 else None,
                     )
         nets = {room: setting.data["rooms"][room]["architecture"] for room in rooms}
-        labels = [f"{_short(room)}\n{nets[room]}" for room in rooms]
-        crowded = sum(len(_short(room)) for room in rooms) > 60  # names would touch one another
+        names = [_short(room, 18 if len(rooms) <= 6 else 15) for room in rooms]
+        labels = [f"{name}\n{nets[room]}" for name, room in zip(names, rooms, strict=True)]
+        crowded = sum(map(len, names)) > 60  # they would touch one another
         axes.set_xticks(range(len(rooms)), labels, fontsize=_SMALL if crowded else None)
         if len(rooms) > 7:
             axes.tick_params(axis="x", rotation=40)
@@ -248,7 +247,7 @@ def room_bars(setting: Setting, horizon: int, chosen: Sequence[str]) -> Figure:
         return figure
 
 
-def _short(name: str, most: int = 15) -> str:
+def _short(name: str, most: int = 18) -> str:
     """A long name keeps its end: that is where names of a set differ."""
     return name if len(name) <= most else f"…{name[1 - most :]}"
 

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib
@@ -10,18 +10,48 @@ import matplotlib
 matplotlib.use("Agg")
 
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.figure import Figure
 
 from fedapa.federation.run import Run
 from fedapa.report.tables import titles
 
-__all__ = ["PALETTE", "STYLE", "accuracy_curves", "room_curves", "svg", "weight_matrix"]
+__all__ = [
+    "PALETTE",
+    "STYLE",
+    "accuracy_curves",
+    "families",
+    "room_curves",
+    "svg",
+    "weight_matrix",
+]
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, the darker ones first."""
 _LINES = ("-", "--", "-.", ":")
 
+_OTHER_SCRIPTS = (
+    "Noto Sans CJK JP",
+    "Noto Sans CJK SC",
+    "Source Han Sans",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "Hiragino Sans",
+    "Microsoft YaHei",
+    "Malgun Gothic",
+    "Arial Unicode MS",
+)
+"""Fonts that know what the usual one does not: names of rooms may be in any script."""
+
+
+def families(installed: Iterable[str]) -> list[str]:
+    """The usual font, then those of the others that are there; asking for absent ones warns."""
+    there = set(installed)
+    return ["DejaVu Sans", *(name for name in _OTHER_SCRIPTS if name in there)]
+
+
 STYLE: dict[Any, Any] = {
+    "font.family": families(font.name for font in font_manager.fontManager.ttflist),
     "svg.fonttype": "none",  # text stays text: small files, searchable pages
     "svg.hashsalt": "fedapa",  # equal figures have equal bytes
     "text.parse_math": False,  # a "$" in the name of a file or a class is a dollar

@@ -92,7 +92,11 @@ def waterfall_figure(
 
 
 def distribution_figure(
-    windows: Mapping[str, Mapping[Any, int]], labels: Sequence[Any], *, window: int, synthetic: bool
+    windows: Mapping[str, Mapping[Any, int]],
+    labels: Sequence[Any],
+    *,
+    caption: str,
+    synthetic: bool,
 ) -> Figure:
     """Windows by room and label, one panel a room, as the paper's Fig. 4 shows its data."""
     with matplotlib.rc_context(_STYLE):
@@ -113,7 +117,8 @@ def distribution_figure(
             axes.set_xticks(range(0, len(labels), every), shown, fontsize=7, rotation=upright)
         counted = all(isinstance(label, int) for label in labels)
         figure.supxlabel("people" if counted else "class")
-        figure.supylabel(f"windows of {window} packets")
+        figure.supylabel("windows")
+        figure.suptitle(caption, fontsize=8)
         if synthetic:
             _mark(figure)
         return figure
