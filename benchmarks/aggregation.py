@@ -1,11 +1,15 @@
 """Adaptive prototype aggregation for many rooms: time, memory, and bare matrix products beside.
 
-Each size runs in a process of its own, so that its peak memory is its own. ``gemm_ratio`` is the
-time over that of float32 matrix products of the same FLOPs, taken in turns. At 100,000 rooms one
-exact round would be 2·10¹⁴ FLOPs: there each room attends to a uniform sample of rooms, class by
-class, and ``relative_error`` says how far Q is from the exact one for some of the rooms.
+The seconds are those of ``aggregate_prototypes`` alone; ``server_round`` is all that a server does
+in a round of FedAPA. Each size runs in a process of its own, so that its peak memory is its own.
+``gemm_ratio`` is the time over that of float32 matrix products of the same FLOPs, taken in turns.
+At 100,000 rooms the exact mixture would be 2·10¹⁴ FLOPs: there each room attends to a uniform
+sample of rooms, class by class, and ``relative_error`` says how far Q is from the exact one for
+some of the rooms. ``errors`` says so for other samples too, and for rooms in clusters of unequal
+size, where a sample may miss those that are most alike.
 """
 
+import itertools
 import math
 import multiprocessing
 import time
@@ -20,14 +24,21 @@ from torch.nn import functional as F
 
 from benchmarks._peak import peak_megabytes
 from fedapa import aggregate_prototypes
+from fedapa.algorithms.algorithm import Round
+from fedapa.algorithms.fedapa import FedAPA
 from fedapa.models.model import unit
+from fedapa.payload import decode, encode
 from fedapa.randomness import Key
+from fedapa.rooms.room import RoomCard
 
 __all__ = ["measure"]
 
 CLASSES, WIDTH, TEMPERATURE = 21, 256, 0.5
 SPREAD = 0.5  # rooms' own part of a prototype beside the class's
 EXACT, MANY, SAMPLE, CHECKED = (10, 100, 1_000, 10_000), 100_000, 1_024, 50
+SAMPLES = (256, SAMPLE, 4_096)
+CLUSTERS = 20
+PEERS = 8  # sets of others in a download of the server's round: with all it would be terabytes
 BLOCK = 512  # rows of a matrix product at a time: no N × N array there either
 
 
@@ -38,7 +49,14 @@ def measure() -> dict[str, Any]:
     prototypes = torch.stack([_prototypes(small, c) for c in range(CLASSES)], dim=1)
     plain = _best(lambda: _loop(prototypes), 1)
     figures[str(small)]["loop_ratio"] = round(plain / figures[str(small)]["seconds"], 1)
-    figures[str(MANY)] = _alone(_sampled, MANY)
+    figures[str(EXACT[-1])]["server_round"] = _alone(_server_round, EXACT[-1])
+    errors = _alone(_errors, MANY)
+    figures[str(MANY)] = {
+        **_alone(_sampled, MANY),
+        "sample": SAMPLE,
+        "relative_error": errors["alike"][str(SAMPLE)],
+        "errors": errors,
+    }
     return figures
 
 
@@ -68,20 +86,86 @@ def _exact(rooms: int) -> dict[str, Any]:
 
 def _sampled(rooms: int) -> dict[str, Any]:
     """Class by class, as a server would that keeps its sets on disk: P alone is 2 GB."""
-    chosen = torch.from_numpy((Key(0) / "sample").numpy().permutation(rooms)[:SAMPLE])
-    seconds, errors = 0.0, []
+    chosen = _sample(rooms)[:SAMPLE]
+    seconds = products = 0.0
     for c in range(CLASSES):
         values = _prototypes(rooms, c)
-        began = time.perf_counter()
-        mixed = _attend(values, values[chosen])
-        seconds += time.perf_counter() - began
-        exact = _attend(values[:CHECKED], values)
-        errors.append(float((mixed[:CHECKED] - exact).norm() / exact.norm()))
+        peers = values[chosen]
+        seconds += _best(lambda values=values, peers=peers: _attend(values, peers), 1)
+        products += _best(lambda values=values, peers=peers: _class_products(values, peers), 1)
     return {
         "seconds": round(seconds, 3),
         "peak_mb": peak_megabytes(),
-        "sample": SAMPLE,
-        "relative_error": round(math.sqrt(sum(e * e for e in errors) / len(errors)), 4),
+        "gemm_ratio": round(seconds / products, 2),
+    }
+
+
+def _errors(rooms: int) -> dict[str, dict[str, float]]:
+    """How far Q from a sample is from the exact one, relative, by kind of rooms and sample."""
+    chosen = _sample(rooms)
+    kinds = {"alike": _prototypes, "clustered": _clustered}
+    squares = {kind: dict.fromkeys(map(str, SAMPLES), 0.0) for kind in kinds}
+    for kind, make in kinds.items():
+        for c in range(CLASSES):
+            values = make(rooms, c)
+            some = values[:CHECKED]
+            exact = _attend(some, values)
+            for size in SAMPLES:
+                off = _attend(some, values[chosen[:size]]) - exact
+                squares[kind][str(size)] += float(off.norm() / exact.norm()) ** 2
+    return {
+        kind: {size: round(math.sqrt(total / CLASSES), 5) for size, total in sizes.items()}
+        for kind, sizes in squares.items()
+    }
+
+
+def _sample(rooms: int) -> Tensor:
+    return torch.from_numpy((Key(0) / "sample").numpy().permutation(rooms))
+
+
+def _server_round(rooms: int) -> dict[str, Any]:
+    """What the server does in a round, as ``rounds.run`` does it: no network, no disk.
+
+    All uploads are there at once, and so are all downloads.
+    """
+    cards = tuple(
+        RoomCard(
+            name=f"room {number:06}",
+            architecture="large",
+            windows=1,
+            classes=CLASSES,
+            width=WIDTH,
+            shapes={},
+        )
+        for number in range(rooms)
+    )
+    algorithm = FedAPA(peers=PEERS)
+    server = algorithm.open(cards, Key(0))
+    now = Round(1, 2, Key(0) / "round" / 1)
+    prototypes = torch.stack([_prototypes(rooms, c) for c in range(CLASSES)], dim=1).numpy()
+    present = np.ones(CLASSES, bool)
+    uploads = {
+        card.name: encode({"prototypes": own, "present": present})
+        for card, own in zip(cards, prototypes, strict=True)
+    }
+    del prototypes
+    marks = [time.perf_counter()]
+    received = {room: decode(upload) for room, upload in uploads.items()}
+    marks.append(time.perf_counter())
+    server = algorithm.merge(server, received, now)
+    marks.append(time.perf_counter())
+    sent = {card.name: encode(algorithm.download(server, card.name, now)) for card in cards}
+    marks.append(time.perf_counter())
+    encode({"server": server})
+    marks.append(time.perf_counter())
+    names = ("uploads", "merge", "downloads", "checkpoint")
+    parts = (round(after - before, 3) for before, after in itertools.pairwise(marks))
+    return {
+        "seconds": round(marks[-1] - marks[0], 3),
+        **dict(zip(names, parts, strict=True)),
+        "peak_mb": peak_megabytes(),
+        "peers": PEERS,
+        "download_mb": round(sum(map(len, sent.values())) / 1e6, 1),
     }
 
 
@@ -101,13 +185,27 @@ def _prototypes(rooms: int, number: int) -> Tensor:
     return torch.from_numpy(shared.astype(np.float32) + np.float32(SPREAD) * own)
 
 
+def _clustered(rooms: int, number: int) -> Tensor:
+    """As ``_prototypes`` with a third part, that of a cluster; the k-th has a share as 1/k."""
+    stream = (Key(1) / "benchmark" / rooms / number).numpy()
+    shares = 1 / np.arange(1, CLUSTERS + 1)
+    member = stream.choice(CLUSTERS, size=rooms, p=shares / shares.sum())
+    centres = stream.normal(size=(CLUSTERS, WIDTH)).astype(np.float32)
+    return _prototypes(rooms, number) + torch.from_numpy(centres[member])
+
+
 def _products(prototypes: Tensor) -> None:
-    """P·Pᵀ and weights·P for each class, some rows at a time: the FLOPs without the softmax."""
+    """The FLOPs of the exact mixture without the softmax."""
     for c in range(CLASSES):
         values = prototypes[:, c].contiguous()  # (N, D)
-        turned = values.T.contiguous()  # (D, N)
-        for rows in values.split(BLOCK):
-            (rows @ turned) @ values
+        _class_products(values, values)
+
+
+def _class_products(given: Tensor, peers: Tensor) -> None:
+    """P·Pᵀ and weights·P of one class, some rows at a time: [N, D], [M, D]."""
+    turned = peers.T.contiguous()  # (D, M)
+    for rows in given.split(BLOCK):
+        (rows @ turned) @ peers
 
 
 def _loop(prototypes: Tensor) -> Tensor:
