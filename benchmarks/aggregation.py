@@ -9,7 +9,6 @@ some of the rooms. ``errors`` says so for other samples too, and for rooms in cl
 size, where a sample may miss those that are most alike.
 """
 
-import itertools
 import math
 import multiprocessing
 import time
@@ -24,32 +23,29 @@ from torch.nn import functional as F
 
 from benchmarks._peak import peak_megabytes
 from fedapa import aggregate_prototypes
-from fedapa.algorithms.algorithm import Round
-from fedapa.algorithms.fedapa import FedAPA
 from fedapa.models.model import unit
-from fedapa.payload import decode, encode
 from fedapa.randomness import Key
-from fedapa.rooms.room import RoomCard
 
-__all__ = ["measure"]
+__all__ = ["measure", "prototypes_of"]
 
 CLASSES, WIDTH, TEMPERATURE = 21, 256, 0.5
 SPREAD = 0.5  # rooms' own part of a prototype beside the class's
 EXACT, MANY, SAMPLE, CHECKED = (10, 100, 1_000, 10_000), 100_000, 1_024, 50
 SAMPLES = (256, SAMPLE, 4_096)
 CLUSTERS = 20
-PEERS = 8  # sets of others in a download of the server's round: with all it would be terabytes
 BLOCK = 512  # rows of a matrix product at a time: no N × N array there either
 
 
 def measure() -> dict[str, Any]:
     """Seconds, peak_mb and gemm_ratio by number of rooms."""
+    from benchmarks._server import measure_round  # not above: every size would hold its imports
+
     figures = {str(rooms): _alone(_exact, rooms) for rooms in EXACT}
     small = EXACT[1]
-    prototypes = torch.stack([_prototypes(small, c) for c in range(CLASSES)], dim=1)
+    prototypes = torch.stack([prototypes_of(small, c) for c in range(CLASSES)], dim=1)
     plain = _best(lambda: _loop(prototypes), 1)
     figures[str(small)]["loop_ratio"] = round(plain / figures[str(small)]["seconds"], 1)
-    figures[str(EXACT[-1])]["server_round"] = _alone(_server_round, EXACT[-1])
+    figures[str(EXACT[-1])]["server_round"] = _alone(measure_round, EXACT[-1])
     errors = _alone(_errors, MANY)
     figures[str(MANY)] = {
         **_alone(_sampled, MANY),
@@ -68,9 +64,9 @@ def _alone(work: Callable[[int], dict[str, Any]], rooms: int) -> dict[str, Any]:
 def _exact(rooms: int) -> dict[str, Any]:
     prototypes = torch.empty(rooms, CLASSES, WIDTH)
     for c in range(CLASSES):
-        prototypes[:, c] = _prototypes(rooms, c)
+        prototypes[:, c] = prototypes_of(rooms, c)
     present = torch.ones(rooms, CLASSES, dtype=torch.bool)
-    turns = 2 if rooms > 1_000 else 5
+    turns = 2 if rooms > 1_000 else 5 if rooms > 100 else 50  # what is short is soon disturbed
     ours = [_best(lambda: aggregate_prototypes(prototypes, present, TEMPERATURE), 1)]
     memory = peak_megabytes()
     products = [_best(lambda: _products(prototypes), 1)]
@@ -89,7 +85,7 @@ def _sampled(rooms: int) -> dict[str, Any]:
     chosen = _sample(rooms)[:SAMPLE]
     seconds = products = 0.0
     for c in range(CLASSES):
-        values = _prototypes(rooms, c)
+        values = prototypes_of(rooms, c)
         peers = values[chosen]
         seconds += _best(lambda values=values, peers=peers: _attend(values, peers), 1)
         products += _best(lambda values=values, peers=peers: _class_products(values, peers), 1)
@@ -103,7 +99,7 @@ def _sampled(rooms: int) -> dict[str, Any]:
 def _errors(rooms: int) -> dict[str, dict[str, float]]:
     """How far Q from a sample is from the exact one, relative, by kind of rooms and sample."""
     chosen = _sample(rooms)
-    kinds = {"alike": _prototypes, "clustered": _clustered}
+    kinds = {"alike": prototypes_of, "clustered": _clustered}
     squares = {kind: dict.fromkeys(map(str, SAMPLES), 0.0) for kind in kinds}
     for kind, make in kinds.items():
         for c in range(CLASSES):
@@ -123,52 +119,6 @@ def _sample(rooms: int) -> Tensor:
     return torch.from_numpy((Key(0) / "sample").numpy().permutation(rooms))
 
 
-def _server_round(rooms: int) -> dict[str, Any]:
-    """What the server does in a round, as ``rounds.run`` does it: no network, no disk.
-
-    All uploads are there at once, and so are all downloads.
-    """
-    cards = tuple(
-        RoomCard(
-            name=f"room {number:06}",
-            architecture="large",
-            windows=1,
-            classes=CLASSES,
-            width=WIDTH,
-            shapes={},
-        )
-        for number in range(rooms)
-    )
-    algorithm = FedAPA(peers=PEERS)
-    server = algorithm.open(cards, Key(0))
-    now = Round(1, 2, Key(0) / "round" / 1)
-    prototypes = torch.stack([_prototypes(rooms, c) for c in range(CLASSES)], dim=1).numpy()
-    present = np.ones(CLASSES, bool)
-    uploads = {
-        card.name: encode({"prototypes": own, "present": present})
-        for card, own in zip(cards, prototypes, strict=True)
-    }
-    del prototypes
-    marks = [time.perf_counter()]
-    received = {room: decode(upload) for room, upload in uploads.items()}
-    marks.append(time.perf_counter())
-    server = algorithm.merge(server, received, now)
-    marks.append(time.perf_counter())
-    sent = {card.name: encode(algorithm.download(server, card.name, now)) for card in cards}
-    marks.append(time.perf_counter())
-    encode({"server": server})
-    marks.append(time.perf_counter())
-    names = ("uploads", "merge", "downloads", "checkpoint")
-    parts = (round(after - before, 3) for before, after in itertools.pairwise(marks))
-    return {
-        "seconds": round(marks[-1] - marks[0], 3),
-        **dict(zip(names, parts, strict=True)),
-        "peak_mb": peak_megabytes(),
-        "peers": PEERS,
-        "download_mb": round(sum(map(len, sent.values())) / 1e6, 1),
-    }
-
-
 def _attend(given: Tensor, peers: Tensor) -> Tensor:
     """eqn_5 to eqn_7 of one class over the peers given: [N, D], [M, D] → [N, D]."""
     mixed = F.scaled_dot_product_attention(
@@ -177,7 +127,7 @@ def _attend(given: Tensor, peers: Tensor) -> Tensor:
     return mixed[0, 0]
 
 
-def _prototypes(rooms: int, number: int) -> Tensor:
+def prototypes_of(rooms: int, number: int) -> Tensor:
     """[N, D] of one class: a direction that all rooms share, and each room's own."""
     stream = (Key(0) / "benchmark" / rooms / number).numpy()
     shared = stream.normal(size=WIDTH)
@@ -186,12 +136,12 @@ def _prototypes(rooms: int, number: int) -> Tensor:
 
 
 def _clustered(rooms: int, number: int) -> Tensor:
-    """As ``_prototypes`` with a third part, that of a cluster; the k-th has a share as 1/k."""
+    """As ``prototypes_of`` with a third part, that of a cluster; the k-th has a share as 1/k."""
     stream = (Key(1) / "benchmark" / rooms / number).numpy()
     shares = 1 / np.arange(1, CLUSTERS + 1)
     member = stream.choice(CLUSTERS, size=rooms, p=shares / shares.sum())
     centres = stream.normal(size=(CLUSTERS, WIDTH)).astype(np.float32)
-    return _prototypes(rooms, number) + torch.from_numpy(centres[member])
+    return prototypes_of(rooms, number) + torch.from_numpy(centres[member])
 
 
 def _products(prototypes: Tensor) -> None:

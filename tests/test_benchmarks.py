@@ -12,6 +12,7 @@ from benchmarks import (
     _history,
     _messages,
     _page,
+    _server,
     aggregation,
     passes,
     startup,
@@ -189,7 +190,7 @@ def test_errors_of_a_sample_fall_and_all_rooms_have_none(monkeypatch: pytest.Mon
 
 
 def test_a_round_of_the_server_is_measured_in_its_parts() -> None:
-    found = aggregation._server_round(12)
+    found = _server.measure_round(12)
     parts = ("uploads", "merge", "downloads", "checkpoint")
     assert sum(found[part] for part in parts) == pytest.approx(found["seconds"], abs=3e-3)
     # A mixture and 8 sets of 21 × 256 floats for each of 12 rooms, and the frames around them.
