@@ -53,7 +53,7 @@ def draw(aggregation: Mapping[str, Mapping[str, Any]], path: Path) -> None:
             told = f"from {each['sample']:,} rooms, class by class"
             time.plot([n], [each["seconds"]], "^", color=PALETTE[2], label=told, markersize=8)
             memory.plot([n], [each["peak_mb"]], "^", color=PALETTE[2], label=told, markersize=8)
-        _label(time, "time of a round [s]")
+        _label(time, "time of the aggregation [s]")
         _label(memory, "peak memory of the process [MB]")
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 

@@ -1,9 +1,12 @@
 """Adaptive prototype aggregation for many rooms: time, memory, and bare matrix products beside.
 
-Each size runs in a process of its own, so that its peak memory is its own. ``gemm_ratio`` is the
-time over that of float32 matrix products of the same FLOPs, taken in turns. At 100,000 rooms one
-exact round would be 2·10¹⁴ FLOPs: there each room attends to a uniform sample of rooms, class by
-class, and ``relative_error`` says how far Q is from the exact one for some of the rooms.
+The seconds are those of ``aggregate_prototypes`` alone; ``server_round`` is all that a server does
+in a round of FedAPA. Each size runs in a process of its own, so that its peak memory is its own.
+``gemm_ratio`` is the time over that of float32 matrix products of the same FLOPs, taken in turns.
+At 100,000 rooms the exact mixture would be 2·10¹⁴ FLOPs: there each room attends to a uniform
+sample of rooms, class by class, and ``relative_error`` says how far Q is from the exact one for
+some of the rooms. ``errors`` says so for other samples too, and for rooms in clusters of unequal
+size, where a sample may miss those that are most alike.
 """
 
 import math
@@ -23,22 +26,33 @@ from fedapa import aggregate_prototypes
 from fedapa.models.model import unit
 from fedapa.randomness import Key
 
-__all__ = ["measure"]
+__all__ = ["measure", "prototypes_of"]
 
 CLASSES, WIDTH, TEMPERATURE = 21, 256, 0.5
 SPREAD = 0.5  # rooms' own part of a prototype beside the class's
 EXACT, MANY, SAMPLE, CHECKED = (10, 100, 1_000, 10_000), 100_000, 1_024, 50
+SAMPLES = (256, SAMPLE, 4_096)
+CLUSTERS = 20
 BLOCK = 512  # rows of a matrix product at a time: no N × N array there either
 
 
 def measure() -> dict[str, Any]:
     """Seconds, peak_mb and gemm_ratio by number of rooms."""
+    from benchmarks._server import measure_round  # not above: every size would hold its imports
+
     figures = {str(rooms): _alone(_exact, rooms) for rooms in EXACT}
     small = EXACT[1]
-    prototypes = torch.stack([_prototypes(small, c) for c in range(CLASSES)], dim=1)
+    prototypes = torch.stack([prototypes_of(small, c) for c in range(CLASSES)], dim=1)
     plain = _best(lambda: _loop(prototypes), 1)
     figures[str(small)]["loop_ratio"] = round(plain / figures[str(small)]["seconds"], 1)
-    figures[str(MANY)] = _alone(_sampled, MANY)
+    figures[str(EXACT[-1])]["server_round"] = _alone(measure_round, EXACT[-1])
+    errors = _alone(_errors, MANY)
+    figures[str(MANY)] = {
+        **_alone(_sampled, MANY),
+        "sample": SAMPLE,
+        "relative_error": errors["alike"][str(SAMPLE)],
+        "errors": errors,
+    }
     return figures
 
 
@@ -50,9 +64,9 @@ def _alone(work: Callable[[int], dict[str, Any]], rooms: int) -> dict[str, Any]:
 def _exact(rooms: int) -> dict[str, Any]:
     prototypes = torch.empty(rooms, CLASSES, WIDTH)
     for c in range(CLASSES):
-        prototypes[:, c] = _prototypes(rooms, c)
+        prototypes[:, c] = prototypes_of(rooms, c)
     present = torch.ones(rooms, CLASSES, dtype=torch.bool)
-    turns = 2 if rooms > 1_000 else 5
+    turns = 2 if rooms > 1_000 else 5 if rooms > 100 else 50  # what is short is soon disturbed
     ours = [_best(lambda: aggregate_prototypes(prototypes, present, TEMPERATURE), 1)]
     memory = peak_megabytes()
     products = [_best(lambda: _products(prototypes), 1)]
@@ -68,21 +82,41 @@ def _exact(rooms: int) -> dict[str, Any]:
 
 def _sampled(rooms: int) -> dict[str, Any]:
     """Class by class, as a server would that keeps its sets on disk: P alone is 2 GB."""
-    chosen = torch.from_numpy((Key(0) / "sample").numpy().permutation(rooms)[:SAMPLE])
-    seconds, errors = 0.0, []
+    chosen = _sample(rooms)[:SAMPLE]
+    seconds = products = 0.0
     for c in range(CLASSES):
-        values = _prototypes(rooms, c)
-        began = time.perf_counter()
-        mixed = _attend(values, values[chosen])
-        seconds += time.perf_counter() - began
-        exact = _attend(values[:CHECKED], values)
-        errors.append(float((mixed[:CHECKED] - exact).norm() / exact.norm()))
+        values = prototypes_of(rooms, c)
+        peers = values[chosen]
+        seconds += _best(lambda values=values, peers=peers: _attend(values, peers), 1)
+        products += _best(lambda values=values, peers=peers: _class_products(values, peers), 1)
     return {
         "seconds": round(seconds, 3),
         "peak_mb": peak_megabytes(),
-        "sample": SAMPLE,
-        "relative_error": round(math.sqrt(sum(e * e for e in errors) / len(errors)), 4),
+        "gemm_ratio": round(seconds / products, 2),
     }
+
+
+def _errors(rooms: int) -> dict[str, dict[str, float]]:
+    """How far Q from a sample is from the exact one, relative, by kind of rooms and sample."""
+    chosen = _sample(rooms)
+    kinds = {"alike": prototypes_of, "clustered": _clustered}
+    squares = {kind: dict.fromkeys(map(str, SAMPLES), 0.0) for kind in kinds}
+    for kind, make in kinds.items():
+        for c in range(CLASSES):
+            values = make(rooms, c)
+            some = values[:CHECKED]
+            exact = _attend(some, values)
+            for size in SAMPLES:
+                off = _attend(some, values[chosen[:size]]) - exact
+                squares[kind][str(size)] += float(off.norm() / exact.norm()) ** 2
+    return {
+        kind: {size: round(math.sqrt(total / CLASSES), 5) for size, total in sizes.items()}
+        for kind, sizes in squares.items()
+    }
+
+
+def _sample(rooms: int) -> Tensor:
+    return torch.from_numpy((Key(0) / "sample").numpy().permutation(rooms))
 
 
 def _attend(given: Tensor, peers: Tensor) -> Tensor:
@@ -93,7 +127,7 @@ def _attend(given: Tensor, peers: Tensor) -> Tensor:
     return mixed[0, 0]
 
 
-def _prototypes(rooms: int, number: int) -> Tensor:
+def prototypes_of(rooms: int, number: int) -> Tensor:
     """[N, D] of one class: a direction that all rooms share, and each room's own."""
     stream = (Key(0) / "benchmark" / rooms / number).numpy()
     shared = stream.normal(size=WIDTH)
@@ -101,13 +135,27 @@ def _prototypes(rooms: int, number: int) -> Tensor:
     return torch.from_numpy(shared.astype(np.float32) + np.float32(SPREAD) * own)
 
 
+def _clustered(rooms: int, number: int) -> Tensor:
+    """As ``prototypes_of`` with a third part, that of a cluster; the k-th has a share as 1/k."""
+    stream = (Key(1) / "benchmark" / rooms / number).numpy()
+    shares = 1 / np.arange(1, CLUSTERS + 1)
+    member = stream.choice(CLUSTERS, size=rooms, p=shares / shares.sum())
+    centres = stream.normal(size=(CLUSTERS, WIDTH)).astype(np.float32)
+    return prototypes_of(rooms, number) + torch.from_numpy(centres[member])
+
+
 def _products(prototypes: Tensor) -> None:
-    """P·Pᵀ and weights·P for each class, some rows at a time: the FLOPs without the softmax."""
+    """The FLOPs of the exact mixture without the softmax."""
     for c in range(CLASSES):
         values = prototypes[:, c].contiguous()  # (N, D)
-        turned = values.T.contiguous()  # (D, N)
-        for rows in values.split(BLOCK):
-            (rows @ turned) @ values
+        _class_products(values, values)
+
+
+def _class_products(given: Tensor, peers: Tensor) -> None:
+    """P·Pᵀ and weights·P of one class, some rows at a time: [N, D], [M, D]."""
+    turned = peers.T.contiguous()  # (D, M)
+    for rows in given.split(BLOCK):
+        (rows @ turned) @ peers
 
 
 def _loop(prototypes: Tensor) -> Tensor:

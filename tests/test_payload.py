@@ -217,6 +217,10 @@ def test_a_variance_never_becomes_zero_or_negative(precision: Any) -> None:
 def test_what_is_no_number_is_not_rounded(precision: Any, bad: float) -> None:
     with pytest.raises(PayloadError, match="p/q: NaN or infinity cannot travel as"):
         encode({"p": {"q": np.array([[1.0, bad]])}}, precision)
+    for values in ([1.0, bad], bad, [[[bad]]]):  # a vector, a single number, three axes
+        with pytest.raises(PayloadError, match="p/q: NaN or infinity cannot travel as"):
+            encode({"p": {"q": np.array(values, np.float32)}}, precision)
+        assert decode(encode({"q": np.array(values)}))["q"].dtype == np.float64  # type: ignore[union-attr]
 
 
 def test_rounded_messages_are_smaller() -> None:
@@ -252,6 +256,15 @@ _WHOLE, _SCALE = np.ones((2, 3), np.int8), np.ones(2, np.float32)
         ({"a": np.ones((2, 3), np.float16)}, {"": "int8"}),
         ({"a": np.ones((2, 3), np.float64)}, {"": "float16"}),
         ({"a": np.full((2, 3), np.inf, np.float16)}, {"": "float16"}),
+        ({"a": np.full(3, np.nan, np.float32)}, {"": "float16"}),
+        ({"a": np.array(np.inf, np.float32)}, {"": "int8"}),
+        ({"a": np.ones(3, np.complex64)}, {}),
+        ({"a": np.ones(3, np.complex64)}, {"": "int8"}),
+        ({}, {"a": [1, 2]}),
+        ({}, {"a": [np.zeros(0).tolist()]}),
+        ({}, {"a": {"float": "1.5"}}),
+        ({}, {"a": {"float": "nan", "b": 1}}),
+        ({}, {"a": {"b": 1}}),
         ({"a": _WHOLE}, []),
         ({"a": _WHOLE}, None),
     ],

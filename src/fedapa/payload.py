@@ -114,7 +114,7 @@ def encode(tree: Tree, precision: Precision = "float32") -> bytes:
         tree: arrays and scalars by name.
         precision: "float16" and "int8" round arrays of floats, which come back as float32: each
             value is off by at most 2⁻¹¹ of its row's largest, or 1/254 of it. NaN and infinity
-            are refused there.
+            in any array are refused there; a single number that is no array travels as it is.
     """
     arrays: dict[str, Array] = {}
     scalars: dict[str, object] = {}
@@ -152,12 +152,12 @@ def _rounded(path: str, value: Array, precision: Precision) -> dict[str, Array]:
     """An array in fewer bits, and the scales of its rows where it has them."""
     with np.errstate(over="ignore"):  # what is too large for float32 is refused below
         plain = value.astype("<f4")
+    if not np.isfinite(plain).all():
+        raise PayloadError(f"{path}: NaN or infinity cannot travel as {precision}; use float32")
     if plain.ndim < 2 or not plain.size:
         return {path: plain}
     rows = _rows(plain)
     peaks = np.abs(rows).max(axis=1)  # (rows,)
-    if not np.isfinite(peaks).all():
-        raise PayloadError(f"{path}: NaN or infinity cannot travel as {precision}; use float32")
     least, most = _RANGES[precision]
     if ((peaks > 0) & (peaks < least)).any() or (peaks > most).any():
         return {path: plain}
@@ -178,11 +178,13 @@ def _restored(arrays: Mapping[str, Array], precision: object) -> dict[str, Array
     if scales and precision != "int8":
         raise ValueError(f"scales in a frame of {precision}")
     for path, value in values.items():
+        if value.dtype.kind != "f":
+            continue
+        if not np.isfinite(cast(_Floats, value)).all():
+            raise ValueError(f"'{path}' holds NaN or infinity")
         if value.dtype == np.float16 and precision == "float16":
             values[path] = value.astype(np.float32)
-            if not np.isfinite(value).all():
-                raise ValueError(f"'{path}' holds NaN or infinity")
-        elif value.dtype.kind == "f" and value.dtype != np.float32:
+        elif value.dtype != np.float32:
             raise ValueError(f"'{path}' is {value.dtype} in a frame of {precision}")
     for path, given in scales.items():
         whole = values.get(path)
@@ -235,6 +237,9 @@ def decode(frame: bytes, source: str = "payload") -> dict[str, Value]:
         scalars = json.loads(_metadata(body)["tree"])
         if not isinstance(scalars, dict):
             raise ValueError("its tree is none")
+        for path, value in arrays.items():
+            if value.dtype.name not in _DTYPES:
+                raise ValueError(f"'{path}' is {value.dtype}")
         if _ROUNDED in scalars:
             arrays = _restored(arrays, scalars.pop(_ROUNDED))
         return _unflatten(arrays, scalars)
@@ -249,6 +254,13 @@ def _metadata(body: bytes) -> dict[str, str]:
     return header["__metadata__"]
 
 
+def _number(path: str, told: Mapping[str, object]) -> float:
+    """NaN or an infinity, which are all that ``encode`` tells in this way."""
+    if told.keys() != {"float"} or told["float"] not in ("nan", "inf", "-inf"):
+        raise ValueError(f"'{path}' is neither a number nor a branch")
+    return float(str(told["float"]))
+
+
 def _unflatten(arrays: Mapping[str, Array], scalars: Mapping[str, Value]) -> dict[str, Value]:
     tree: dict[str, Value] = {}
     for path, value in sorted([*arrays.items(), *scalars.items()], key=lambda item: item[0]):
@@ -260,7 +272,9 @@ def _unflatten(arrays: Mapping[str, Array], scalars: Mapping[str, Value]) -> dic
                 raise ValueError(f"'{path}' is both a value and a branch")
             place = below
         if isinstance(value, dict):
-            value = float(str(value["float"])) if value else {}
+            value = _number(path, value) if value else {}
+        elif isinstance(value, list):
+            raise ValueError(f"'{path}' is a list")
         if last in place:
             raise ValueError(f"'{path}' appears twice")
         place[last] = value

@@ -85,7 +85,11 @@ def test_a_class_nobody_holds_is_unknown() -> None:
     algorithm = FedAPA()
     uploads = {f"room {index}": upload([[1, 0]], [True, False]) for index in range(2)}
     server = algorithm.merge(algorithm.open(cards(2), Key(0)), uploads, ROUND)
-    assert algorithm.download(server, "room 0", ROUND)["known"].tolist() == [True, False]
+    sent = algorithm.download(server, "room 0", ROUND)
+    assert sent["known"].tolist() == [True, False]
+    older = {name: value for name, value in server.items() if name != "known"}
+    assert len(older) == len(server) - 1, "the server keeps it: no download looks at all sets"
+    assert encode(algorithm.download(older, "room 0", ROUND)) == encode(sent)
 
 
 def test_an_absent_room_keeps_its_last_set_with_an_age() -> None:

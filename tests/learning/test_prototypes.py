@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedapa import aggregate_prototypes, class_prototypes, pad_prototypes
 from fedapa.errors import DataError, PlanError
@@ -193,16 +195,21 @@ def test_zero_prototypes_give_numbers() -> None:
     assert torch.isfinite(prototypes.grad).all()
 
 
-@pytest.mark.parametrize("temperature", [0.1, 0.5, math.inf])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("temperature", [0.01, 0.1, 0.5, math.inf])
 def test_many_rooms_take_the_attention_path_with_the_same_result(
-    monkeypatch: pytest.MonkeyPatch, temperature: float
+    monkeypatch: pytest.MonkeyPatch, temperature: float, include_self: bool
 ) -> None:
+    """Blocks of 7 do not divide the rooms; class 0 has one holder, class 1 nobody."""
     prototypes, present = drawn(3, rooms=40)
-    explicit = aggregate_prototypes(prototypes, present, temperature)
+    present[:, :2] = False
+    present[5, 0] = True
+    explicit = aggregate_prototypes(prototypes, present, temperature, include_self=include_self)
     monkeypatch.setattr(module, "EXPLICIT_ROOMS", 8)
-    np.testing.assert_allclose(
-        aggregate_prototypes(prototypes, present, temperature), explicit, atol=1e-10
-    )
+    monkeypatch.setattr(module, "_BLOCK", 7)
+    found = aggregate_prototypes(prototypes, present, temperature, include_self=include_self)
+    np.testing.assert_allclose(found, explicit, atol=1e-10)
+    np.testing.assert_array_equal(found[5, 0], prototypes[5, 0])
 
 
 def test_gradients_of_the_mixture_by_finite_differences() -> None:
@@ -211,6 +218,19 @@ def test_gradients_of_the_mixture_by_finite_differences() -> None:
     held = torch.tensor(present)
     assert torch.autograd.gradcheck(lambda p: aggregate_prototypes(p, held, 0.5), (given_,))
     assert torch.autograd.gradcheck(lambda p: pad_prototypes(p, held), (given_,))
+
+
+def test_gradients_of_many_rooms_without_self_by_finite_differences(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "EXPLICIT_ROOMS", 2)
+    monkeypatch.setattr(module, "_BLOCK", 2)
+    prototypes, _ = drawn(1, rooms=5, classes=2, width=3)
+    given_ = torch.tensor(prototypes, requires_grad=True)
+    held = torch.ones(5, 2, dtype=torch.bool)
+    assert torch.autograd.gradcheck(
+        lambda p: aggregate_prototypes(p, held, 0.5, include_self=False), (given_,)
+    )
 
 
 def test_without_self_a_room_takes_from_others_only() -> None:
@@ -254,3 +274,32 @@ def test_many_rooms_need_no_array_of_rooms_by_rooms() -> None:
         aggregate_prototypes(prototypes, present, 0.5)
     called = {event.key for event in profile.key_averages()}
     assert "aten::_scaled_dot_product_flash_attention_for_cpu" in called
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the most numbers that any operation within it made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, given: Any = (), named: Any = None
+    ) -> Any:
+        made = operation(*given, **(named or {}))
+        for each in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(each, torch.Tensor):
+                self.numbers = max(self.numbers, each.numel())
+        return made
+
+
+def test_without_self_many_rooms_need_no_array_of_rooms_by_rooms_either() -> None:
+    """600 rooms of 2 classes × 8: P has 9,600 numbers, a block of 256 rooms 153,600 weights and
+    all of them 360,000 a class."""
+    prototypes, present = torch.ones(600, 2, 8), torch.ones(600, 2, dtype=torch.bool)
+    with Largest() as many:
+        aggregate_prototypes(prototypes, present, 0.5, include_self=False)
+    assert many.numbers == 256 * 600
+    with Largest() as few:  # that it would be seen
+        aggregate_prototypes(prototypes[:500], present[:500], 0.5, include_self=False)
+    assert few.numbers == 2 * 500 * 500

@@ -1,16 +1,21 @@
 """The fast path against the plain one: what comes out, every gradient, the running statistics."""
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules import module as torch_module
+from torch.nn.utils import parametrize
 
 from fedapa import LargeConvNet4, MiddleConvNet4, TinyConvNet4
 from fedapa.learning.fit import Training, cross_entropy, fit
 from fedapa.models import fast, kernels
+from fedapa.models.convnet import ConvEncoder
 from fedapa.models.cost import layers
 from fedapa.models.model import Model
 from fedapa.randomness import Key
@@ -197,6 +202,243 @@ def test_who_looks_inside_gets_the_plain_path(kind: type) -> None:
     hook.remove()
     assert seen == ["relu"]
     assert len(layers(model, (20, 20))) == len([m for m in model.modules() if not [*m.children()]])
+
+
+HOOKS: dict[str, Callable[[nn.Module], Any]] = {
+    "forward": lambda m: m.register_forward_hook(lambda *_: None),
+    "forward pre": lambda m: m.register_forward_pre_hook(lambda *_: None),
+    "backward": lambda m: m.register_full_backward_hook(lambda *_: None),
+    "backward pre": lambda m: m.register_full_backward_pre_hook(lambda *_: None),
+    "every forward": lambda _: torch_module.register_module_forward_hook(lambda *_: None),
+    "every forward pre": lambda _: torch_module.register_module_forward_pre_hook(lambda *_: None),
+    "every backward": lambda _: torch_module.register_module_full_backward_hook(lambda *_: None),
+    "every backward pre": lambda _: torch_module.register_module_full_backward_pre_hook(
+        lambda *_: None
+    ),
+}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("kind", NETS)
+def test_any_hook_takes_the_plain_path_until_it_is_removed(kind: type, hook: str) -> None:
+    encoder, images = net_of(kind).encoder, noise(4, 1, 20, 20)
+    handle = HOOKS[hook](encoder.block1.norm)
+    try:
+        assert not fast.fits(encoder, images)
+    finally:
+        handle.remove()
+    assert fast.fits(encoder, images)
+
+
+class Doubled(nn.ReLU):
+    def forward(self, given: Tensor) -> Tensor:
+        return 2 * super().forward(given)
+
+
+class Twice(nn.Module):
+    def forward(self, weight: Tensor) -> Tensor:
+        return 2 * weight
+
+
+def conv(**settings: Any) -> Callable[[Any], None]:
+    """Puts another first convolution in: the same sizes unless a setting says otherwise."""
+    usual = {"kernel_size": 3, "stride": 2, "padding": 1, "bias": False}
+
+    def change(encoder: Any) -> None:
+        out = encoder.block1.conv.out_channels
+        encoder.block1.conv = nn.Conv2d(1, out, **{**usual, **settings})
+
+    return change
+
+
+def norm(**settings: Any) -> Callable[[Any], None]:
+    def change(encoder: Any) -> None:
+        encoder.block1.norm = nn.BatchNorm2d(encoder.block1.conv.out_channels, **settings)
+
+    return change
+
+
+def put(path: str, module: nn.Module) -> Callable[[Any], None]:
+    where, name = path.rsplit(".", 1) if "." in path else ("", path)
+    return lambda encoder: setattr(encoder.get_submodule(where), name, module)
+
+
+def set_(path: str, name: str, value: Any) -> Callable[[Any], None]:
+    return lambda encoder: setattr(encoder.get_submodule(path), name, value)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "a larger kernel": conv(kernel_size=5, padding=2),
+    "a smaller stride": conv(stride=1),
+    "another padding": conv(padding=2),
+    "holes": conv(dilation=2, padding=2),
+    "a bias": conv(bias=True),
+    "reflected edges": conv(padding_mode="reflect"),
+    "a norm without gain": norm(affine=False),
+    "a norm without memory": norm(track_running_stats=False),
+    "a norm that counts": norm(momentum=None),
+    "a norm in eval mode": lambda encoder: encoder.block1.norm.eval(),
+    "another norm": put("block1.norm", nn.Identity()),
+    "another rectifier": put("block1.relu", nn.LeakyReLU()),
+    "a rectifier of the same family": put("block1.relu", Doubled()),
+    "a forward of its own": set_("block1.relu", "forward", torch.tanh),
+    "another pool": put("pool", nn.AdaptiveMaxPool2d(1)),
+    "a wider pool": lambda encoder: setattr(encoder, "pool", nn.AdaptiveAvgPool2d((1, 2))),
+    "one layer more": lambda encoder: encoder.block1.add_module("drop", nn.Dropout(0.5)),
+    "one block less": lambda encoder: encoder.__delattr__("block1"),
+    "a parametrised weight": lambda encoder: parametrize.register_parametrization(
+        encoder.block1.conv, "weight", Twice()
+    ),
+    "statistics in float64": lambda encoder: encoder.block1.norm.__setattr__(
+        "running_mean", encoder.block1.norm.running_mean.double()
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", NETS)
+def test_a_changed_net_takes_the_plain_path(kind: type, change: str) -> None:
+    encoder, images = net_of(kind).encoder, noise(4, 1, 20, 20)
+    assert fast.fits(encoder, images)
+    CHANGES[change](encoder)
+    assert not fast.fits(encoder, images)
+
+
+def test_a_net_of_two_changed_blocks_takes_the_plain_path() -> None:
+    images = noise(4, 1, 20, 20)
+    encoder: Any = net_of(MiddleConvNet4).encoder
+    encoder.block2.conv = nn.Conv2d(16, 32, 3, stride=2, padding=1, bias=False, groups=2)
+    assert not fast.fits(encoder, images)
+    encoder = net_of(MiddleConvNet4).encoder
+    encoder.head = nn.Conv2d(32, 8, 1, groups=2)
+    assert not fast.fits(encoder, images)
+    encoder = net_of(LargeConvNet4).encoder
+    encoder.block3 = encoder.block2
+    assert not fast.fits(encoder, images)
+
+
+@pytest.mark.parametrize(("channels", "width"), [((16,), 8), ((20, 8), 8), ((16, 8), None)])
+def test_nets_of_other_plans_take_the_plain_path(channels: tuple[int, ...], width: Any) -> None:
+    """A head on one block, channels that fill no vectors before a further block, no head."""
+    assert not fast.fits(ConvEncoder(channels, width), noise(4, 1, 20, 20))
+
+
+def test_a_second_derivative_of_tiny_is_the_plain_paths() -> None:
+    """The embedding is W′·S with S constant almost everywhere, so autograd's is the true one."""
+    windows = noise(4, 20, 12)
+    found = []
+    for model in (net_of(TinyConvNet4).double(), net_of(TinyConvNet4)):
+        weight = model.encoder.block1.conv.weight
+        loss = model.embed(windows.to(weight.dtype)).square().sum()
+        (first,) = torch.autograd.grad(loss, weight, create_graph=True)
+        found.append(torch.autograd.grad(first.square().sum(), weight)[0])
+    assert far(found[1], found[0]) < 1e-4
+
+
+@pytest.mark.parametrize("kind", [MiddleConvNet4, LargeConvNet4])
+def test_a_second_derivative_that_is_not_there_is_refused(kind: type) -> None:
+    model = net_of(kind)
+    weight = model.encoder.block2.conv.weight
+    loss = model.embed(noise(4, 20, 12)).square().sum()
+    (first,) = torch.autograd.grad(loss, weight, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        first.square().sum().backward()
+
+
+@pytest.mark.parametrize("kind", NETS)
+def test_another_default_type_changes_nothing(kind: type) -> None:
+    windows, ours, others = noise(4, 20, 12), net_of(kind), net_of(kind)
+    expected = learn(ours, windows)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = learn(others, windows)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)
+    for one, other in zip(ours.parameters(), others.parameters(), strict=True):
+        assert one.grad is not None and other.grad is not None
+        assert torch.equal(one.grad, other.grad)
+
+
+@pytest.mark.parametrize("width", [1, 5, 17, 40])
+def test_widths_that_fill_no_vectors_are_the_plain_paths(width: int) -> None:
+    """Tiny's channels are the embedding's: the last vector of 4, 8 or 16 lanes is not full."""
+    windows = noise(5, 19, 14)
+    ours, truth = net_of(TinyConvNet4, width), net_of(TinyConvNet4, width).double()
+    assert fast.fits(ours.encoder, windows[:, None])
+    found, true = learn(ours, windows), learn(truth, windows.double())
+    assert found.shape == (5, width)
+    assert far(found, true) < TOLERANCE
+    for (name, mine), (_, theirs) in zip(
+        ours.named_parameters(), truth.named_parameters(), strict=True
+    ):
+        assert mine.grad is not None and theirs.grad is not None
+        assert far(mine.grad, theirs.grad) < TOLERANCE, name
+    with torch.no_grad():
+        found, true = ours.eval()(windows)[1], truth.eval()(windows.double())[1]
+    assert far(found, true) < TOLERANCE
+
+
+@pytest.mark.parametrize("kind", NETS)
+@pytest.mark.parametrize("level", [0.0, 1.0, -1e4])
+def test_windows_that_never_change_are_the_plain_paths(kind: type, level: float) -> None:
+    """At 0, a dead room after its z-score, every patch is alike and every variance is 0; other
+    levels differ from the zeros around the window at its edges alone."""
+    windows = torch.full((4, 21, 14), level)
+    ours, truth = net_of(kind), net_of(kind).double()
+    found, true = learn(ours, windows), learn(truth, windows.double())
+    assert far(found, true) < TOLERANCE
+    for (name, mine), (_, theirs) in zip(ours.named_buffers(), truth.named_buffers(), strict=True):
+        assert mine.isfinite().all() and (mine.min() >= 0 or "var" not in name), name
+        assert far(mine, theirs.double()) < TOLERANCE, name
+    for (name, mine), (_, theirs) in zip(
+        ours.named_parameters(), truth.named_parameters(), strict=True
+    ):
+        assert mine.grad is not None and theirs.grad is not None
+        # Through 1/√(variance + eps) gradients of weights cancel to rounding where variance is 0.
+        scale = max(1.0, float(theirs.grad.abs().max()))
+        assert (mine.grad.double() - theirs.grad).abs().max() < 1e-3 * scale, name
+
+
+def test_a_variance_below_zero_by_rounding_counts_as_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E[u²] − E[u]² of windows that hardly change may round to less than nothing."""
+    below = torch.eye(9, dtype=torch.float64) * -1e-3
+    statistics = (100, torch.ones(9, dtype=torch.float64), below)
+    monkeypatch.setattr(fast, "_patch_statistics", lambda _: statistics)
+    model = net_of(TinyConvNet4)
+    embedding = learn(model, noise(4, 20, 12))
+    assert embedding.isfinite().all()
+    grown: Any = model.encoder.block1.norm.running_var
+    assert torch.equal(grown, torch.full_like(grown, 0.9))  # 0.9 of the 1 at the start, 0.1 of 0
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("kind", NETS)
+def test_the_layout_of_windows_in_memory_changes_nothing(kind: type) -> None:
+    windows = noise(4, 20, 12)
+    other = windows.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    part = noise(8, 40, 24)
+    part[::2, ::2, ::2] = windows
+    assert not other.is_contiguous() and not part[::2, ::2, ::2].is_contiguous()
+    expected = learn(net_of(kind), windows)
+    assert torch.equal(learn(net_of(kind), other), expected)
+    assert torch.equal(learn(net_of(kind), part[::2, ::2, ::2]), expected)
+
+
+@pytest.mark.parametrize("kind", NETS)
+def test_training_mode_without_gradients_is_the_plain_paths(kind: type) -> None:
+    windows = noise(6, 41, 24)
+    ours, truth = net_of(kind), net_of(kind).double()
+    kept = windows.clone()
+    with torch.no_grad():
+        assert fast.fits(ours.encoder, windows[:, None])
+        found, true = ours(windows)[1], truth(windows.double())[1]
+    assert not found.requires_grad
+    assert far(found, true) < TOLERANCE
+    assert torch.equal(windows, kept)
+    for (name, mine), (_, theirs) in zip(ours.named_buffers(), truth.named_buffers(), strict=True):
+        assert far(mine, theirs.double()) < TOLERANCE, name
 
 
 @pytest.mark.parametrize("kind", NETS)

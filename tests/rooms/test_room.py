@@ -51,6 +51,22 @@ def test_some_windows_are_normalised_in_one_pass_to_the_same_bits(
         normaliser.some(windows, np.array([0, 9]))
 
 
+def test_a_mask_takes_the_windows_where_it_is_true() -> None:
+    """As numpy does; read as places it would give windows 0 and 1 again and again."""
+    windows = Key(3).numpy().normal(size=(6, 5, 4)).astype(np.float32)
+    normaliser = Normaliser.of(windows, np.arange(6))
+    for mask in (
+        np.array([False, False, True, False, True, True]),
+        np.zeros(6, bool),
+        np.ones(6, bool),
+    ):
+        found = normaliser.some(windows, mask)
+        assert found.tobytes() == normaliser(windows[mask]).tobytes()
+        assert len(found) == mask.sum()
+    with pytest.raises(IndexError, match=r"a mask \(5,\) for 6 windows"):
+        normaliser.some(windows, np.ones(5, bool))
+
+
 @pytest.mark.parametrize("values", [np.ones((4, 5)), np.ones((4, 3, 5)), np.ones((4, 5, 3)).T])
 def test_windows_of_other_kinds_are_normalised_too(values: np.ndarray) -> None:
     """Features, doubles, and windows that do not lie in one piece."""

@@ -112,7 +112,8 @@ class FedAPA(PrototypeExchange):
         index = cast(Mapping[str, int], state["rooms"])[room]
         payload: Payload = {
             "mixture": cast(Floats, state["mixture"])[index],
-            "known": np.any(cast(Mask, state["present"]), axis=0, keepdims=False),
+            # Checkpoints of earlier versions do not have it.
+            "known": state["known"] if "known" in state else _known(cast(Mask, state["present"])),
         }
         if self.peers == "none":
             return payload
@@ -136,7 +137,8 @@ class FedAPA(PrototypeExchange):
         padded = pad_prototypes(prototypes, present, behind)
         # Rows a room does not hold are the same mean in its mixture and in its own set.
         mixture = np.where(present[:, :, None], self._mix(prototypes, present), padded)
-        return {**new, "mixture": mixture, "padded": padded}
+        # Once a round: over the sets of all rooms it would take each of N downloads N steps.
+        return {**new, "mixture": mixture, "padded": padded, "known": _known(present)}
 
     def _mix(self, prototypes: Floats, present: Mask) -> Array:
         """Q [N, C, D] for the classes that a room holds."""
@@ -237,3 +239,9 @@ class FedAPA(PrototypeExchange):
             # A room's own padded rows are the mixture's: eq:padding gives both the same mean.
             sets = np.concatenate([sets, full_set(state, mixture)[None]])  # (N, C, D)
         return _Targets(mixture, sets, shares, np.array(cast(Mask, state["known"])))
+
+
+def _known(present: Mask) -> Mask:
+    """[C], the classes that anybody holds."""
+    known: Mask = np.any(present, axis=0)
+    return known

@@ -30,6 +30,8 @@ TensorOrArray = TypeVar("TensorOrArray", Tensor, Array)
 
 EXPLICIT_ROOMS = 512
 """Up to here the weights are computed explicitly; beyond, N × N arrays are never made."""
+_BLOCK = 256
+"""Rooms whose weights are there at a time where torch's own blocks cannot be used."""
 
 
 def class_prototypes(
@@ -106,15 +108,15 @@ def aggregate_prototypes(
         Q [N, C, D], zero where a room does not hold the class.
     """
     given, held = _checked(prototypes, present, temperature)
-    if include_self and len(given) > EXPLICIT_ROOMS:
-        return like(prototypes, _attend(given, held, temperature))
+    if len(given) > EXPLICIT_ROOMS:
+        return like(prototypes, _attend(given, held, temperature, include_self=include_self))
     values = given.masked_fill(~held[:, :, None], 0.0).transpose(0, 1)  # (C, N, D)
     weights = aggregation_weights(given, held, temperature, include_self=include_self)
     mixed = (weights @ values).transpose(0, 1)  # (N, C, D), eqn_7
     return like(prototypes, mixed.masked_fill(~held[:, :, None], 0.0))
 
 
-def _attend(given: Tensor, held: Tensor, temperature: float) -> Tensor:
+def _attend(given: Tensor, held: Tensor, temperature: float, *, include_self: bool) -> Tensor:
     """The same mixture as attention over the rooms that hold a class, without any N × N array.
 
     Class by class: the work is N² per class anyway, and what is needed on the way is then a
@@ -124,13 +126,33 @@ def _attend(given: Tensor, held: Tensor, temperature: float) -> Tensor:
     for c in range(given.shape[1]):
         rooms = held[:, c].nonzero()[:, 0]
         values = given[rooms, c]  # (n, D)
-        if len(rooms):
+        if include_self and len(rooms):
             # torch never makes the n × n weights only if the widths of all three are equal.
             direction = unit(values)[None, None]  # (1, 1, n, D)
             mixed[rooms, c] = F.scaled_dot_product_attention(
                 direction, direction, values[None, None], scale=1.0 / temperature
             )[0, 0]
+        elif len(rooms) == 1:
+            mixed[rooms, c] = values  # there is no other
+        elif len(rooms):
+            mixed[rooms, c] = _attend_to_others(values, temperature)
     return mixed
+
+
+def _attend_to_others(values: Tensor, temperature: float) -> Tensor:
+    """Each room's mixture of all but its own, [n, D] → [n, D], some rooms at a time.
+
+    A mask would take torch's attention to n × n, and to subtract the own term afterwards would
+    cancel: at a small τ it is nearly the whole sum.
+    """
+    direction = unit(values)  # (n, D)
+    mixed = []
+    for first in range(0, len(values), _BLOCK):
+        some = direction[first : first + _BLOCK]  # (b, D)
+        scores = some @ direction.T / temperature  # (b, n), eqn_5
+        scores.diagonal(offset=first).fill_(-math.inf)
+        mixed.append(torch.softmax(scores, dim=1) @ values)  # eqn_6, eqn_7
+    return torch.cat(mixed)
 
 
 def mean_prototypes(

@@ -12,13 +12,17 @@ The plain path is ``ConvEncoder.plain``; tests hold the two together. What is di
 - In eval mode every BatchNorm is folded into the convolution before it.
 """
 
-from typing import TYPE_CHECKING, Any, cast
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+from torch.nn.modules.module import _has_any_global_hook
 
 if TYPE_CHECKING:
     from fedapa.models.convnet import ConvEncoder
@@ -30,7 +34,8 @@ def fits(encoder: "ConvEncoder", images: Tensor) -> bool:
     """Whether the fast path may be taken: it is for float32 on a CPU, and seen by nobody.
 
     Hooks, exporters and tracers want to see every layer; gradients of the windows or of a net in
-    eval mode are rare. All of them get the plain path.
+    eval mode are rare; a net with other layers or settings is another function. All of them get
+    the plain path.
     """
     if (
         type(images) is not Tensor
@@ -45,17 +50,11 @@ def fits(encoder: "ConvEncoder", images: Tensor) -> bool:
         or torch.is_autocast_enabled("cpu")
     ):
         return False
+    if not _unchanged(encoder):
+        return False
     parameters = list(encoder.parameters())
-    if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in parameters):
-        return False
-    inner = [module for module in encoder.modules() if module is not encoder]
-    if any(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-        for module in inner
-    ):
-        return False
-    norms = [module for module in inner if isinstance(module, nn.BatchNorm2d)]
-    if any(not _usual(norm) or norm.training != encoder.training for norm in norms):
+    kept = [buffer for buffer in encoder.buffers() if buffer.is_floating_point()]
+    if any(v.device.type != "cpu" or v.dtype != torch.float32 for v in (*parameters, *kept)):
         return False
     if encoder.training:
         return len(images) > 1
@@ -76,8 +75,70 @@ def encode(encoder: "ConvEncoder", images: Tensor) -> Tensor:
     return F.linear(made, head.weight.flatten(1), head.bias)
 
 
-def _usual(norm: nn.BatchNorm2d) -> bool:
-    return norm.affine and norm.track_running_stats and norm.momentum is not None
+# ---- the nets it is for -------------------------------------------------------------------------
+
+_Settings: TypeAlias = tuple[type[nn.Module], Mapping[str, object]]
+_EVEN = {"dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}
+_MOST_LANES = 16  # kernels.LANES at most; to look there would load numba for nets that do not fit
+
+
+@functools.cache
+def _expected(blocks: int) -> dict[str, _Settings]:
+    """Name, type and settings of every module that ``encode`` knows, in order."""
+    conv = {**_EVEN, "kernel_size": (3, 3), "stride": (2, 2), "padding": (1, 1)}
+    modules: dict[str, _Settings] = {}
+    for number in range(1, blocks + 1):
+        modules[f"block{number}"] = (nn.Sequential, {})
+        modules[f"block{number}.conv"] = (nn.Conv2d, conv)
+        modules[f"block{number}.norm"] = (
+            nn.BatchNorm2d,
+            {"affine": True, "track_running_stats": True},
+        )
+        modules[f"block{number}.relu"] = (nn.ReLU, {})
+    modules["pool"] = (nn.AdaptiveAvgPool2d, {"output_size": 1})
+    if blocks > 1:  # one block makes the embedding itself
+        head = {**_EVEN, "kernel_size": (1, 1), "stride": (1, 1), "padding": (0, 0)}
+        modules["head"] = (nn.Conv2d, head)
+    modules["flatten"] = (nn.Flatten, {"start_dim": 1, "end_dim": -1})
+    return modules
+
+
+def _unchanged(encoder: "ConvEncoder") -> bool:
+    """Whether every layer is what ``encode`` takes it for, and nobody watches one."""
+    found = {name: module for name, module in encoder.named_modules() if name}
+    blocks = [cast(nn.Sequential, block) for block in encoder.blocks]
+    expected = _expected(len(blocks))
+    if not blocks or [*found] != [*expected]:
+        return False
+    if _has_any_global_hook():  # type: ignore[no-untyped-call]
+        return False
+    for name, (kind, settings) in expected.items():
+        module = found[name]
+        # A subclass may compute anything, as may a ``forward`` put on one module. A parametrised
+        # layer is a subclass, too.
+        if type(module) is not kind or "forward" in module.__dict__ or _watched(module):
+            return False
+        if any(getattr(module, setting) != value for setting, value in settings.items()):
+            return False
+    for block in blocks:
+        conv, norm = cast(nn.Conv2d, block.conv), cast(nn.BatchNorm2d, block.norm)
+        if conv.bias is not None or norm.momentum is None or norm.running_mean is None:
+            return False
+        if norm.training != encoder.training:
+            return False
+    first = cast(nn.Conv2d, blocks[0].conv)
+    # The first layer's loops write whole vectors; a further block takes all that they write.
+    whole = len(blocks) == 1 or first.out_channels % _MOST_LANES == 0
+    return first.in_channels == 1 and whole
+
+
+def _watched(module: nn.Module) -> bool:
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
 
 
 # ---- the first layer ----------------------------------------------------------------------------
@@ -90,7 +151,8 @@ def _fold_first(block: nn.Sequential, windows: Tensor) -> Tensor:
     if norm.training:
         number, centre, spread = _patch_statistics(windows)
         mean = weight @ centre  # (C,)
-        variance = ((weight @ spread) * weight).sum(dim=1)  # (C,)
+        # Rounding may leave less than nothing of the variance of windows that hardly change.
+        variance = ((weight @ spread) * weight).sum(dim=1).clamp(min=0)  # (C,)
         _remember(norm, mean.detach(), variance.detach(), number)
     else:
         mean, variance = _kept(norm)
@@ -153,13 +215,14 @@ class _FirstLayer(torch.autograd.Function):
         batch, height, width = windows.shape
         weights = _by_lanes(folded)
         shape = (batch, (height + 1) // 2, (width + 1) // 2, weights.shape[0] * kernels.LANES)
-        made = torch.empty(shape)
+        made = torch.empty(shape, dtype=torch.float32)
         kernels.first_layer(windows.numpy(), weights, made.numpy())
         ctx.save_for_backward(windows)
         ctx.weights = weights
         return made.permute(0, 3, 1, 2)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         from fedapa.models import kernels
 
@@ -237,13 +300,16 @@ class _NormRelu(torch.autograd.Function):
         shift = bias.double() - scale * mean
         values = _rows(raw)
         # Without a backward pass nobody needs the raw values again.
-        made = torch.empty(values.shape) if any(ctx.needs_input_grad) else torch.from_numpy(values)
+        made = torch.from_numpy(values)
+        if any(ctx.needs_input_grad):
+            made = torch.empty(values.shape, dtype=torch.float32)
         kernels.normalise(values, _tiled(scale), _tiled(shift), made.numpy())
         ctx.save_for_backward(raw, scale, shift, mean, inverse)
         batch, channels, height, width = raw.shape
         return made.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         from fedapa.models import kernels
 
@@ -289,6 +355,7 @@ class _NormReluMean(torch.autograd.Function):
         return (_untiled(total, channels) / positions).float()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         from fedapa.models import kernels
 
@@ -299,7 +366,7 @@ class _NormReluMean(torch.autograd.Function):
         offset, slope = _corrections(raw, scale, inverse, bias_gradient, gain_gradient)
         batch, channels, height, width = raw.shape
         each = _tiled(pull * scale / (height * width))  # (B, TILE)
-        made = torch.empty((batch, height * width * channels))
+        made = torch.empty((batch, height * width * channels), dtype=torch.float32)
         tiles = (_tiled(scale), _tiled(shift), _tiled(mean), _tiled(offset), _tiled(slope))
         kernels.pooled_gradient(_rows(raw), each, *tiles, made.numpy())
         made = made.reshape(batch, height, width, channels).permute(0, 3, 1, 2)

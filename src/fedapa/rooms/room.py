@@ -59,14 +59,18 @@ class Normaliser:
         return np.asarray(made, np.float32)
 
     def some(
-        self, windows: npt.NDArray[np.float32], index: npt.NDArray[np.int64]
+        self, windows: npt.NDArray[np.float32], index: npt.NDArray[np.int64 | np.bool_]
     ) -> npt.NDArray[np.float32]:
         """The normalised windows at ``index``: the same bits, in one pass where that is possible.
 
         Args:
             windows: [windows, packets, subcarriers] or [windows, features].
-            index: [B].
+            index: [B], places or a mask of all windows.
         """
+        if index.dtype == np.bool_:  # the kernel would take it for places 0 and 1
+            if index.shape != (len(windows),):
+                raise IndexError(f"a mask {index.shape} for {len(windows)} windows")
+            index = np.flatnonzero(index)
         given = np.asarray(windows)  # a memory map, too, as a plain array
         usual = given.ndim == 3 and given.dtype == np.float32 and given.flags.c_contiguous
         within = len(index) > 0 and 0 <= index.min() <= index.max() < len(given)

@@ -172,8 +172,7 @@ def keep_memory() -> None:
     """Let freed activations be used again instead of going back to the system every time.
 
     By default each of a Large's tensors is mapped, filled with zeros page by page and unmapped in
-    every step: a seventh of its time, and over a quarter of Middle's. Only glibc knows these two
-    settings.
+    every step. Only glibc knows these two settings.
     """
     trim_threshold, most_maps = -1, -4
     with contextlib.suppress(OSError, AttributeError, TypeError):
