@@ -94,6 +94,7 @@ def test_the_paper_preset_has_the_papers_hyperparameters() -> None:
             {"algorithm": {"name": "local", "temperature": 1}},
             "algorithm 'local': temperature: unknown key; there are none",
         ),
+        ({"algorithm": {"name": "local", "training": {"epochs": 5}}}, "stand in [training]"),
         ({"algorithm": {"name": "fedavg", "attraction": 1}}, "unknown key; known: sharing"),
         ({"algorithm": "fedappa"}, "algorithm 'fedappa' is unknown; did you mean 'fedapa'?"),
         ({"algorithm": {"temperature": 1}}, "no name given"),

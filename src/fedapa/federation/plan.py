@@ -162,6 +162,8 @@ class Plan(_Section):
         """The algorithm with its settings."""
         kind = self._kind
         settings = {key: value for key, value in self.algorithm.items() if key != "name"}
+        if "training" in settings:
+            raise PlanError("algorithm.training: unknown key; such settings stand in [training]")
         try:
             return TypeAdapter(kind).validate_python({**settings, "training": self.training})
         except ValidationError as error:
