@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
 from fedapa.errors import PayloadError
-from fedapa.payload import array_bytes, decode, digest, encode, leaves
+from fedapa.payload import Precision, array_bytes, decode, digest, encode, leaves
 
 _WORDS = st.text(st.characters(exclude_characters="/", codec="utf-8"), min_size=1, max_size=8)
 _ARRAYS = hnp.arrays(
@@ -281,6 +281,20 @@ def test_one_changed_byte_of_a_rounded_message_is_noticed(data: st.DataObject) -
     frame[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(PayloadError):
         decode(bytes(frame))
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("peak", [1.0, 1e30], ids=["rounded", "too large to round"])
+def test_values_keep_their_places_however_they_lie_in_memory(
+    precision: Precision, peak: float
+) -> None:
+    rows = peak * np.arange(1.0, 73.0, dtype=np.float32).reshape(8, 9) / 72
+    kernels = rows.reshape(4, 3, 3, 2).transpose(0, 3, 1, 2)  # channels last in memory
+    given = {"turned": rows.T, "every other": rows[:, ::2], "kernels": kernels, "back": rows[::-1]}
+    found = decode(encode(given, precision))
+    for name, values in given.items():
+        assert not values.flags.c_contiguous
+        assert found[name] == pytest.approx(values, abs=peak / 250), name
 
 
 def test_array_bytes_counts_arrays_alone() -> None:

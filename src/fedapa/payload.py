@@ -129,7 +129,8 @@ def encode(tree: Tree, precision: Precision = "float32") -> bytes:
             little = value.astype(value.dtype.newbyteorder("<"), copy=False)
             arrays[path] = np.ascontiguousarray(little).reshape(value.shape)
             if precision != "float32" and value.dtype.kind == "f":
-                arrays |= _rounded(path, little, precision)
+                # safetensors writes memory as it lies: only what is contiguous keeps its order.
+                arrays |= _rounded(path, arrays[path], precision)
                 scalars[_ROUNDED] = precision
         elif isinstance(value, Mapping):
             scalars[path] = {}

@@ -21,6 +21,8 @@ from fedapa import files as files_module
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.federation.prepare import Progress, prepare_rooms
 from fedapa.federation.run import Run
+from fedapa.rooms.room import Normaliser
+from fedapa.windows.slide import cache_folder
 from fedapa.windows.store import write_store
 from tests.conftest import MakeRooms, MakeStore, hear_ctrl_c
 
@@ -107,6 +109,35 @@ def test_a_model_file_stands_on_its_own(make_store: MakeStore, tmp_path: Path) -
 
 
 @pytest.mark.slow
+def test_a_normaliser_is_computed_once_for_the_same_train_windows(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(make_store())
+
+    def normalisers(seed: int) -> dict[str, Normaliser]:
+        plan = Plan(seed=seed, data={"file": store, "window": 16, "split": "random"})
+        return {room.name: room.normaliser for room in prepare_rooms(plan)}
+
+    calls = 0
+    computed = Normaliser.of
+
+    def counted(*given: Any) -> Normaliser:
+        nonlocal calls
+        calls += 1
+        return computed(*given)
+
+    monkeypatch.setattr(Normaliser, "of", counted)
+    first, again, other = normalisers(0), normalisers(0), normalisers(1)
+    assert calls == 2 * len(first)  # seeds 0 and 1: another split is another normaliser
+    for room, made in first.items():
+        assert np.array_equal(made.mean, again[room].mean)
+        assert np.array_equal(made.deviation, again[room].deviation)
+        assert not np.array_equal(made.mean, other[room].mean)
+    for kept in cache_folder().rglob("*.normaliser"):
+        kept.write_bytes(b"damaged")
+    assert np.array_equal(normalisers(0)["cafe"].mean, first["cafe"].mean)
+
+
 def test_any_number_of_workers_gives_the_same_bytes(make_store: MakeStore, tmp_path: Path) -> None:
     plan = plan_of(make_store(THREE))
     for workers in (0, 1, 2, 3):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.modules import module as torch_module
 from torch.nn.utils import parametrize
@@ -202,6 +203,30 @@ def test_who_looks_inside_gets_the_plain_path(kind: type) -> None:
     hook.remove()
     assert seen == ["relu"]
     assert len(layers(model, (20, 20))) == len([m for m in model.modules() if not [*m.children()]])
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch's own, in jvp
+@pytest.mark.parametrize("kind", NETS)
+def test_functional_and_forward_derivatives_are_the_plain_nets(kind: type) -> None:
+    """torch.func and dual numbers see tensors that hold no memory of their own."""
+    model = net_of(kind).requires_grad_(False)
+    images = noise(4, 1, 20, 20)
+    weights = {name: value.detach() for name, value in model.encoder.named_parameters()}
+    ones = {name: torch.ones_like(value) for name, value in weights.items()}
+
+    def summed(values: dict[str, Tensor]) -> Tensor:
+        copied = copy.deepcopy(model.encoder)
+        return torch.func.functional_call(copied, values, (images,)).sum()
+
+    gradient = torch.func.grad(summed)(weights)
+    _, tangent = torch.func.jvp(summed, (weights,), (ones,))
+    # The derivative along all ones is the sum of the gradient.
+    assert tangent.item() == pytest.approx(
+        sum(value.sum().item() for value in gradient.values()), rel=1e-3, abs=1e-3
+    )
+    with forward_ad.dual_level():
+        assert not fast.fits(model.encoder, images)
+    assert fast.fits(model.encoder, images)
 
 
 HOOKS: dict[str, Callable[[nn.Module], Any]] = {

@@ -1,5 +1,6 @@
 """The rooms of a plan: windows cut, classes found, split, normalised, nets assigned."""
 
+import contextlib
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedapa.errors import DataError, PlanError, nearest
 from fedapa.federation.engines.in_process import available_cores
 from fedapa.federation.plan import Plan
+from fedapa.files import write_bytes
 from fedapa.models.build import assign_by_size
 from fedapa.models.cost import layers
 from fedapa.randomness import Key
@@ -83,7 +86,7 @@ def prepare_rooms(
                 labels=class_indices(each.room, each.labels, classes),
                 classes=classes,
                 split=splits[each.room],
-                normaliser=Normaliser.of(windows, splits[each.room].train),
+                normaliser=_normaliser(each, windows, splits[each.room].train),
                 architecture=nets[each.room],
                 width=plan.model.width,
                 normalise_embedding=plan.model.normalise_embedding,
@@ -95,6 +98,23 @@ def prepare_rooms(
         )
         show(Progress("normalising", number, len(found)))
     return rooms
+
+
+def _normaliser(
+    each: RoomWindows, windows: npt.NDArray[np.float32], train: npt.NDArray[np.int64]
+) -> Normaliser:
+    """The room's normaliser, kept beside its windows: paper-size ones take seconds to read."""
+    chosen = hashlib.blake2b(train.astype("<i8").tobytes(), digest_size=12).hexdigest()
+    file = each.path.with_name(f"{each.path.stem}.{chosen}.normaliser")
+    shape = (2, windows.shape[-1])
+    with contextlib.suppress(OSError):
+        if len(kept := file.read_bytes()) == 4 * shape[0] * shape[1]:
+            mean, deviation = np.frombuffer(kept, "<f4").astype(np.float32).reshape(shape)
+            return Normaliser(mean, deviation)
+    made = Normaliser.of(windows, train)
+    with contextlib.suppress(OSError):  # a cache that cannot be written costs time, not the run
+        write_bytes(file, np.stack([made.mean, made.deviation]).astype("<f4").tobytes())
+    return made
 
 
 def _store_of(plan: Plan, show: Callable[[Progress], None], workers: int | None) -> Path:

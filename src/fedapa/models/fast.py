@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.modules.module import _has_any_global_hook
@@ -33,9 +34,9 @@ __all__ = ["encode", "fits"]
 def fits(encoder: "ConvEncoder", images: Tensor) -> bool:
     """Whether the fast path may be taken: it is for float32 on a CPU, and seen by nobody.
 
-    Hooks, exporters and tracers want to see every layer; gradients of the windows or of a net in
-    eval mode are rare; a net with other layers or settings is another function. All of them get
-    the plain path.
+    Hooks, exporters, tracers, torch.func and forward-mode derivatives want to see every layer;
+    gradients of the windows or of a net in eval mode are rare; a net with other layers or settings
+    is another function. All of them get the plain path.
     """
     if (
         type(images) is not Tensor
@@ -48,6 +49,8 @@ def fits(encoder: "ConvEncoder", images: Tensor) -> bool:
         or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         or torch.compiler.is_compiling()
         or torch.is_autocast_enabled("cpu")
+        or torch._C._functorch.peek_interpreter_stack() is not None  # torch.func: grad, vmap …
+        or forward_ad._current_level >= 0
     ):
         return False
     if not _unchanged(encoder):
