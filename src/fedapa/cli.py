@@ -677,7 +677,7 @@ for _name, _about in (
     ("fig9a", "FedAPA by its temperature."),
     ("fig9b", "A fixed weight of the prototype losses against the warm-up."),
     ("participation", "FedAPA with fewer rooms in a round, chosen in three ways."),
-    ("windows", "What shorter windows cost against the paper's."),
+    ("windows", "What smaller windows cost against the paper's."),
     ("all", "Every table and figure into one directory, and one page with all of them."),
 ):
     _experiment_command(_name, _about)

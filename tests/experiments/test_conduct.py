@@ -106,16 +106,17 @@ def test_sweeps_are_those_of_the_paper():
     assert plan.algorithm["temperature"] == plan.algorithm["aggregation_temperature"] == 0.1
 
 
-def test_shorter_windows_are_as_many():
+def test_smaller_windows_are_as_many(make_store: MakeStore):
     plans = [
         WINDOWS.plan(Base("quick"), WINDOWS.settings[0], case, 0).data
         for case in WINDOWS.cases(Base("quick").plan)
     ]
-    assert [(each.simulated, each.window, each.stride) for each in plans] == [
-        ("six-rooms", 1000, 1000),
-        ("six-rooms", 250, 1000),
-        ("six-rooms", 125, 1000),
+    assert {(each.simulated, each.stride) for each in plans} == {("six-rooms", 1000)}
+    assert [(each.window, each.tone_step) for each in plans] == [
+        (packets, step) for step in (1, 4) for packets in (1000, 250, 125)
     ]
+    few = Base("quick", file=str(make_store()), changes=({"data": {"window": 16}},))
+    assert [case.value for case in WINDOWS.cases(few.plan)] == [16, 4, 2]  # six tones stay
 
 
 def test_horizons_are_a_quarter_half_all_and_long():

@@ -60,6 +60,20 @@ def test_stacked_links_stand_side_by_side(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first.open()[0], amplitude[:, :, 0])
 
 
+def test_every_third_tone_of_each_link(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+    amplitude = np.arange(4 * 5 * 2, dtype=np.float32).reshape(4, 5, 2)
+    with write_store(path) as store:
+        store.add_room("lab", synthetic=False, about={})
+        store.add_recording("lab", "a", label=0, amplitude=amplitude, timestamps=np.arange(4.0))
+    (thinned,) = materialise(path, Cut(length=4, links="stack", tone_step=3))
+    np.testing.assert_array_equal(
+        thinned.open()[0], np.concatenate([amplitude[:, ::3, 0], amplitude[:, ::3, 1]], axis=1)
+    )
+    (whole,) = materialise(path, Cut(length=4, links="stack"))  # another file of the cache
+    assert whole.open().shape == (1, 4, 10)
+
+
 def test_decimation_keeps_slow_and_drops_fast() -> None:
     """At 1000 Hz by 8: a 5 Hz tone stays, a 200 Hz tone above the new Nyquist (62.5 Hz) goes."""
     time = np.arange(3000) / 1000

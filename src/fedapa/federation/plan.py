@@ -51,6 +51,8 @@ class DataPlan(_Section):
     """Packets from one window to the next; by default no overlap."""
     decimate: PositiveInteger = 1
     """Keep every n-th packet, after a low-pass."""
+    tone_step: PositiveInteger = 1
+    """Keep every n-th subcarrier of each link."""
     links: Literal["first", "stack"] = "first"
     """The first antenna pair, or all side by side."""
     bad_windows: Literal["refuse", "drop"] = "refuse"
@@ -82,6 +84,7 @@ class DataPlan(_Section):
             length=length,
             stride=self.stride,
             decimate=self.decimate,
+            tone_step=self.tone_step,
             links=self.links,
             bad_windows=self.bad_windows,
         )

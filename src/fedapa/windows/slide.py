@@ -37,6 +37,8 @@ class Cut:
     """Packets from one window to the next; ``None`` is ``length``: no overlap."""
     decimate: int = 1
     """Keep every n-th packet after a zero-phase low-pass."""
+    tone_step: int = 1
+    """Keep every n-th subcarrier of each link, from the first."""
     links: Literal["first", "stack"] = "first"
     """The first antenna pair, or all side by side along the subcarriers."""
     bad_windows: Literal["refuse", "drop"] = "refuse"
@@ -107,7 +109,10 @@ def materialise(
 
 def _cache_key(path: Path, cut: Cut) -> str:
     status = path.resolve().stat()
-    identity = (str(path.resolve()), status.st_size, status.st_mtime_ns, asdict(cut), _VERSION)
+    how = asdict(cut)
+    if cut.tone_step == 1:
+        del how["tone_step"]  # windows that were cached before there was a choice stay good
+    identity = (str(path.resolve()), status.st_size, status.st_mtime_ns, how, _VERSION)
     return hashlib.blake2b(repr(identity).encode(), digest_size=12).hexdigest()
 
 
@@ -190,7 +195,8 @@ def _window_shape(recording: Recording, cut: Cut) -> tuple[int, ...]:
     if recording.is_features:
         return recording.shape[1:]
     _, subcarriers, links = recording.shape
-    return -(-cut.length // cut.decimate), subcarriers * (links if cut.links == "stack" else 1)
+    tones = -(-subcarriers // cut.tone_step)
+    return -(-cut.length // cut.decimate), tones * (links if cut.links == "stack" else 1)
 
 
 def _windows(
@@ -215,7 +221,7 @@ def cut_recording(
     margin = 10 * cut.decimate if cut.decimate > 1 else 0  # half the length of the filter
     first = max(0, start - margin)
     last = min(rows, start + cut.length + margin)
-    part = read(first, last)  # (packets, subcarriers, links)
+    part = read(first, last)[:, :: cut.tone_step]  # (packets, subcarriers, links)
     part = part[:, :, 0] if cut.links == "first" else _side_by_side(part)
     if cut.decimate > 1:
         from scipy import signal  # a second to import, and rarely needed
