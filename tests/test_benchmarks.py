@@ -57,6 +57,62 @@ def test_the_history_keeps_machines_apart(tmp_path: Path) -> None:
     assert found["figures"] == {"a": 1.0}
 
 
+CPUINFO = """processor\t: 0
+cpu family\t: 6
+model\t\t: 207
+model name\t: A Processor
+stepping\t: 2
+flags\t\t: fpu avx2 avx512f
+
+processor\t: 1
+model\t\t: 1
+"""
+
+
+def test_a_machine_is_its_processors_model_and_flags() -> None:
+    found = _history.described(CPUINFO)
+    flags = found.pop("flags")
+    assert found == {"processor": "A Processor", "family": "6", "model": "207", "stepping": "2"}
+    assert len(flags) == 8
+    assert _history.described(CPUINFO.replace("fpu avx2", "avx2 fpu"))["flags"] == flags
+    assert _history.described(CPUINFO.replace(" avx512f", ""))["flags"] != flags
+    assert _history.described("Features\t: fp asimd\nCPU part\t: 0xd0c\n").keys() == {
+        "model",
+        "flags",
+    }
+    assert _history.described("") == {}
+
+
+def test_an_entry_that_does_not_tell_the_model_is_of_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "history.jsonl"
+    named = {"processor": "A Processor", "cores": 2, "system": "Linux"}
+    monkeypatch.setattr(_history, "machine", lambda: named)
+    _history.append({"a": 1.0}, path)
+    assert _history.last(path) is not None
+    monkeypatch.setattr(_history, "machine", lambda: named | {"model": "207"})
+    assert _history.last(path) is None
+    _history.append({"a": 2.0}, path)
+    assert (_history.last(path) or {})["figures"] == {"a": 2.0}
+
+
+@pytest.mark.parametrize(("speed", "warned"), [(130.0, True), (115.0, False), (75.0, True)])
+def test_a_comparison_names_its_entry_and_warns_of_another_speed(
+    speed: float, warned: bool
+) -> None:
+    before = {
+        "commit": "0123456789",
+        "date": "2026-01-02",
+        "figures": {"training": {"gemm_gflops": 100.0}, "aggregation": {"gemm_ratio": 9.0}},
+    }
+    now = {"training": {"gemm_gflops": speed}, "aggregation": {"gemm_ratio": 1.0}}
+    first, *rest = _history.compared(now, before)
+    assert "commit 0123456789, 2026-01-02" in first
+    assert ["compare ratios, not times" in line for line in rest] == [True] * warned
+    assert _history.compared(now, None) == ["no earlier entry of this machine"]
+
+
 def test_the_page_is_made_from_the_last_entry() -> None:
     last = _history.PATH.read_text().splitlines()[-1]
     assert _page.render(json.loads(last)) == _page.PAGE.read_text()
