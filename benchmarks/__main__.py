@@ -10,6 +10,7 @@ import importlib
 import json
 import pkgutil
 import sys
+from typing import Any
 
 import benchmarks
 from benchmarks import _history, _page
@@ -47,7 +48,8 @@ def main() -> int:
     return 0
 
 
-def _print_table(figures: dict[str, object], before: dict[str, object] | None) -> None:
+def _print_table(figures: dict[str, object], before: dict[str, Any] | None) -> None:
+    print("\n".join(_history.compared(figures, before)))
     changed = _history.changes(figures, before["figures"] if before else None)
     rows = list(_history.flat(figures))
     width = max(len(name) for name, _ in rows)

@@ -1,8 +1,10 @@
 """What was measured before: one line of JSON a run, with the commit and the machine."""
 
 import datetime
+import hashlib
 import json
 import platform
+import statistics
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,21 +12,51 @@ from typing import Any
 
 from fedapa.federation.engines.in_process import available_cores
 
-__all__ = ["PATH", "append", "changes", "flat", "last", "machine"]
+__all__ = ["PATH", "append", "changes", "compared", "described", "flat", "last", "machine"]
 
 PATH = Path(__file__).parent / "history.jsonl"
 
 
 def machine() -> dict[str, Any]:
-    """Processor, its cores and the system: figures of other machines are not compared."""
-    name = platform.processor() or platform.machine()
+    """Processor, its cores and the system: figures of other machines are not compared.
+
+    Virtual machines name their processors vaguely, so family, model, stepping and a hash of what
+    the processor can do belong to it where the system tells them. An entry made before they were
+    kept is that of another machine.
+    """
     information = Path("/proc/cpuinfo")
-    if information.is_file():
-        for line in information.read_text().splitlines():
-            if line.startswith(("model name", "Model")):
-                name = line.split(":", 1)[1].strip()
-                break
-    return {"processor": name, "cores": available_cores(), "system": platform.system()}
+    told = described(information.read_text()) if information.is_file() else {}
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": available_cores(),
+        "system": platform.system(),
+        **told,
+    }
+
+
+# What /proc/cpuinfo calls it on x86 and on ARM.
+_TOLD = {
+    "processor": ("model name", "Model"),
+    "family": ("cpu family", "CPU implementer"),
+    "model": ("model", "CPU part"),
+    "stepping": ("stepping", "CPU revision"),
+    "flags": ("flags", "Features"),
+}
+
+
+def described(information: str) -> dict[str, str]:
+    """What a text as /proc/cpuinfo says of the first processor; less where it says less."""
+    lines = [line.partition(":") for line in information.splitlines() if ":" in line]
+    said = {name.strip(): value.strip() for name, _, value in reversed(lines)}
+    found = {}
+    for key, names in _TOLD.items():
+        values = [said[name] for name in names if said.get(name)]
+        if values:
+            found[key] = values[0]
+    if "flags" in found:
+        flags = " ".join(sorted(found["flags"].split()))
+        found["flags"] = hashlib.sha256(flags.encode()).hexdigest()[:8]
+    return found
 
 
 def last(path: Path = PATH) -> dict[str, Any] | None:
@@ -61,6 +93,23 @@ def changes(figures: Mapping[str, Any], before: Mapping[str, Any] | None) -> dic
     """New over old of every number that was measured both times."""
     old = dict(flat(before or {}))
     return {name: value / old[name] for name, value in flat(figures) if old.get(name)}
+
+
+def compared(figures: Mapping[str, Any], before: Mapping[str, Any] | None) -> list[str]:
+    """What the figures are compared with, and a warning where the machine was not as fast."""
+    if before is None:
+        return ["no earlier entry of this machine"]
+    lines = [f"to last time: commit {before['commit']}, {before['date']}"]
+    changed = changes(figures, before["figures"])
+    speeds = [
+        change for name, change in changed.items() if name.split(".")[-1].startswith("gemm_gflops")
+    ]
+    if speeds and abs(statistics.median(speeds) - 1) > 0.2:
+        lines.append(
+            f"matrix products run at {statistics.median(speeds):.2f} times that speed; "
+            "busier or another machine: compare ratios, not times"
+        )
+    return lines
 
 
 def _commit() -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import _growth, _history, _messages
+from benchmarks.passes import AT_QUICK, at_quick
 
 __all__ = ["FIGURE", "PAGE", "render", "write"]
 
@@ -27,9 +28,11 @@ def render(entry: Mapping[str, Any]) -> str:
     training, passes = figures["training"], figures["passes"]
     nets = ("tiny", "middle", "large", "mixed")
     sizes = sorted(figures["aggregation"], key=int)
+    many = figures["aggregation"][sizes[-1]]
     parts = {
-        "machine": f"{machine['processor']}, {machine['cores']} cores, {entry['date']}, commit "
-        f"{entry['commit']}; matrix products reach {training['gemm_gflops']:g} GFLOP/s",
+        "machine": f"{_processor(machine)}, {machine['cores']} cores, {entry['date']}, commit "
+        f"{entry['commit']}",
+        "gemm": f"{training['gemm_gflops']:g} GFLOP/s",
         "training": _table(
             ("net", "eager", "ours", "ratio", "share of GEMM", "MB a worker"),
             [
@@ -48,14 +51,21 @@ def render(entry: Mapping[str, Any]) -> str:
         "training_notes": "\n\n".join(training["notes"].values())
         if "notes" in training
         else UNEQUAL,
-        "middle": _middle(passes["middle"]),
-        "large": _convolving(passes["large"]),
+        "middle": _limit(passes["middle"]),
+        "large": _limit(passes["large"]),
+        "half": _half(training["large"], passes["large"]),
+        "convolutions": _convolutions(passes),
+        "at_quick": f"{AT_QUICK:g}",
         "passes": _table(
-            ("net", "prototypes", "score", "together", "reading", "reading, wall"),
+            (
+                *("net", "prototypes", "score", "together", f"together at {AT_QUICK:g}"),
+                *("reading", "reading, elapsed"),
+            ),
             [
                 (
                     net,
                     *(passes[net][key] for key in ("prototypes", "score", "without_gradient")),
+                    _at_quick(passes[net]),
                     passes[net]["reading"],
                     passes[net].get("reading_wall", NOT_YET),
                 )
@@ -63,6 +73,7 @@ def render(entry: Mapping[str, Any]) -> str:
                 if net in passes
             ],
         ),
+        "aim": _aim(passes["mixed"]) if "mixed" in passes else NOT_YET,
         "profile": _profile({net: passes[net]["round"] for net in nets if "round" in passes[net]})
         if "mixed" in passes
         else NOT_YET,
@@ -71,10 +82,11 @@ def render(entry: Mapping[str, Any]) -> str:
         if "startup" in figures
         else NOT_YET,
         "contrast": ", ".join(
-            f"{100 * share:.1f} % for {rooms} rooms" for rooms, share in passes["contrast"].items()
+            f"{100 * passes['contrast'][rooms]:.1f} % for {rooms} rooms"
+            for rooms in sorted(passes["contrast"], key=int)
         ),
         "aggregation": _table(
-            ("rooms", "seconds", "peak MB", "to bare products", "error of Q"),
+            ("rooms", "seconds", "peak MB", "time over bare products", "error of Q"),
             [
                 (
                     size,
@@ -85,7 +97,10 @@ def render(entry: Mapping[str, Any]) -> str:
             ],
         ),
         "server_round": _server_round(figures["aggregation"]),
-        "samples": _samples(figures["aggregation"][sizes[-1]]),
+        "samples": _samples(many, "errors"),
+        "samples_at_a_lower_temperature": _samples(many, "errors_at_tau_0.1"),
+        "captures": _captures(figures["captures"]),
+        "simulator": _simulator(figures["simulator"]),
     }
     parts["messages_told"], rows = _messages.lines(json.loads(_messages.PATH.read_text()))
     parts["messages"] = _table(MESSAGES, rows)
@@ -126,22 +141,120 @@ def _profile(rounds: Mapping[str, Mapping[str, float]]) -> str:
     return _table(("net", "reading %", "training %", "prototypes %", "score %"), rows)
 
 
-def _convolving(passes: Mapping[str, Any]) -> str:
-    """What the convolutions by torch take."""
-    if "convolutions" not in passes:
-        return NOT_YET
-    return f"{100 * passes['convolutions']['share_of_step']:.0f} % of a step"
+def _processor(machine: Mapping[str, Any]) -> str:
+    """Its name, and what tells it from others of that name."""
+    told = [f"{key} {machine[key]}" for key in ("family", "model", "stepping") if key in machine]
+    return machine["processor"] + (f" ({', '.join(told)})" if told else "")
 
 
-def _middle(passes: Mapping[str, Any]) -> str:
-    """What Middle's one convolution by torch takes."""
+def _at_quick(passes: Mapping[str, Any]) -> float:
+    """The share of both passes in the quick rooms; entries without it have what it is made of."""
+    found: float = passes.get(
+        "without_gradient_at_quick", round(at_quick(passes["prototypes"], passes["score"]), 3)
+    )
+    return found
+
+
+AIM = 0.4
+
+
+def _aim(mixed: Mapping[str, Any]) -> str:
+    """Whether both passes are as short as they should be, at either share of test windows."""
+    shares = {"a quarter": mixed["without_gradient"], f"{AT_QUICK:g}": _at_quick(mixed)}
+    return ", ".join(
+        f"{share:g} at {where} is {'**above** it' if share > AIM else 'within it'}"
+        for where, share in shares.items()
+    )
+
+
+def _limit(passes: Mapping[str, Any]) -> str:
+    """What torch's convolutions take of a step, and what a step would gain if they were faster."""
     if "convolutions" not in passes:
-        return NOT_YET
-    block = passes["convolutions"]["block2"]
+        return f"torch's convolutions: {NOT_YET}"
+    found = passes["convolutions"]
+    share = found["share_of_step"]
+    if "gain_at_gemm" in found:
+        gain = (
+            f"with all of them at the speed of a GEMM on one core "
+            f"({found['gemm_gflops_one_core']:g} GFLOP/s) a step would be "
+            f"{found['gain_at_gemm']:g} times as fast"
+        )
+    else:
+        gain = f"what a step would gain with all of them at the speed of a GEMM: {NOT_YET}"
     return (
-        f"{_convolving(passes)}; a batch on one core takes "
-        f"{block['forward_ms']:g} ms forward, {block['inputs_ms']:g} for the gradient of its input "
-        f"and {block['weights_ms']:g} for that of its weights"
+        f"torch's convolutions are {100 * share:.0f} % of a step; {gain}.\n"
+        f"  The other {100 * (1 - share):.0f} % are the first layer, BatchNorm with ReLU, the "
+        "head, the classifier, the loss, the step of SGD, and reading "
+        f"({100 * passes['reading']:.0f} %)"
+    )
+
+
+HALF = 0.5
+
+
+def _half(training: Mapping[str, Any], passes: Mapping[str, Any]) -> str:
+    """Large against half of the GEMM's speed: the whole round and its training pass."""
+
+    def judged(share: float) -> str:
+        return f"{share:g}, {'reached' if share >= HALF else 'not reached'}"
+
+    whole = judged(training["share_of_gemm"]) if "gflop_per_window" in training else NOT_YET
+    alone = judged(passes["train_of_gemm"]) if "train_of_gemm" in passes else NOT_YET
+    return f"the whole round on all cores: {whole}; its training pass alone on one core: {alone}"
+
+
+CONVOLUTION = {
+    "forward": "forward",
+    "inputs": "gradient of the input",
+    "weights": "gradient of the weights",
+}
+
+
+def _convolutions(passes: Mapping[str, Any]) -> str:
+    """Each pass of each convolution by torch."""
+    rows = [
+        (net, block.removeprefix("block"), words, each[f"{name}_ms"], each.get(f"{name}_of_gemm"))
+        for net in ("middle", "large")
+        for block, each in sorted(passes[net].get("convolutions", {}).items())
+        if block.startswith("block")
+        for name, words in CONVOLUTION.items()
+    ]
+    if not rows:
+        return NOT_YET
+    head = ("net", "block", "pass", "ms a batch", "share of one-core GEMM")
+    if all(row[-1] is not None for row in rows):
+        return _table(head, rows)
+    return (
+        _table(head[:-1], [row[:-1] for row in rows])
+        + f"\n\nThe share of one-core GEMM: {NOT_YET}."
+    )
+
+
+def _captures(captures: Mapping[str, Mapping[str, Any]]) -> str:
+    """Packets a second of both readers."""
+    names = {"nexmon": "Nexmon, 80 MHz", "intel5300": "Intel 5300, 3 × 2 antennas"}
+    return _table(
+        ("captures", "ours", "csiread", "ratio"),
+        [
+            (
+                words,
+                *(
+                    NOT_YET if captures[name][reader] is None else f"{captures[name][reader]:,}"
+                    for reader in ("ours", "csiread", "ratio")
+                ),
+            )
+            for name, words in names.items()
+        ],
+    )
+
+
+def _simulator(simulator: Mapping[str, float]) -> str:
+    """Windows a second and core by packet rate."""
+    speed = "windows_per_second_per_core"
+    rates = {1000: speed, 250: f"{speed}_at_250_hz", 125: f"{speed}_at_125_hz"}
+    return _table(
+        ("packets per second", "a window spans", "windows per second and core"),
+        [(rate, f"{1000 // rate} s", simulator.get(key, NOT_YET)) for rate, key in rates.items()],
     )
 
 
@@ -167,11 +280,11 @@ def _server_round(aggregation: Mapping[str, Mapping[str, Any]]) -> str:
     return NOT_YET
 
 
-def _samples(many: Mapping[str, Any]) -> str:
+def _samples(many: Mapping[str, Any], name: str) -> str:
     """The error of Q by size of the sample."""
-    if "errors" not in many:
+    if name not in many:
         return NOT_YET
-    alike, clustered = many["errors"]["alike"], many["errors"]["clustered"]
+    alike, clustered = many[name]["alike"], many[name]["clustered"]
     return _table(
         ("sample", "rooms alike", "rooms in clusters"),
         [(f"{int(size):,}", alike[size], clustered[size]) for size in sorted(alike, key=int)],

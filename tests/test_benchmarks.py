@@ -1,10 +1,12 @@
 """The benchmarks' own arithmetic: what is remembered, compared and written down."""
 
 import importlib
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import (
@@ -22,6 +24,10 @@ from benchmarks.__main__ import main, names
 from fedapa import Plan, Room
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess
+from fedapa.models.cost import layers
+from fedapa.randomness import Key
+from fedapa.rooms.simulated import preset_of
+from fedapa.windows.split import split_windows
 
 
 def test_every_benchmark_can_be_measured() -> None:
@@ -57,6 +63,62 @@ def test_the_history_keeps_machines_apart(tmp_path: Path) -> None:
     assert found["figures"] == {"a": 1.0}
 
 
+CPUINFO = """processor\t: 0
+cpu family\t: 6
+model\t\t: 207
+model name\t: A Processor
+stepping\t: 2
+flags\t\t: fpu avx2 avx512f
+
+processor\t: 1
+model\t\t: 1
+"""
+
+
+def test_a_machine_is_its_processors_model_and_flags() -> None:
+    found = _history.described(CPUINFO)
+    flags = found.pop("flags")
+    assert found == {"processor": "A Processor", "family": "6", "model": "207", "stepping": "2"}
+    assert len(flags) == 8
+    assert _history.described(CPUINFO.replace("fpu avx2", "avx2 fpu"))["flags"] == flags
+    assert _history.described(CPUINFO.replace(" avx512f", ""))["flags"] != flags
+    assert _history.described("Features\t: fp asimd\nCPU part\t: 0xd0c\n").keys() == {
+        "model",
+        "flags",
+    }
+    assert _history.described("") == {}
+
+
+def test_an_entry_that_does_not_tell_the_model_is_of_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "history.jsonl"
+    named = {"processor": "A Processor", "cores": 2, "system": "Linux"}
+    monkeypatch.setattr(_history, "machine", lambda: named)
+    _history.append({"a": 1.0}, path)
+    assert _history.last(path) is not None
+    monkeypatch.setattr(_history, "machine", lambda: named | {"model": "207"})
+    assert _history.last(path) is None
+    _history.append({"a": 2.0}, path)
+    assert (_history.last(path) or {})["figures"] == {"a": 2.0}
+
+
+@pytest.mark.parametrize(("speed", "warned"), [(130.0, True), (115.0, False), (75.0, True)])
+def test_a_comparison_names_its_entry_and_warns_of_another_speed(
+    speed: float, warned: bool
+) -> None:
+    before = {
+        "commit": "0123456789",
+        "date": "2026-01-02",
+        "figures": {"training": {"gemm_gflops": 100.0}, "aggregation": {"gemm_ratio": 9.0}},
+    }
+    now = {"training": {"gemm_gflops": speed}, "aggregation": {"gemm_ratio": 1.0}}
+    first, *rest = _history.compared(now, before)
+    assert "commit 0123456789, 2026-01-02" in first
+    assert ["compare ratios, not times" in line for line in rest] == [True] * warned
+    assert _history.compared(now, None) == ["no earlier entry of this machine"]
+
+
 def test_the_page_is_made_from_the_last_entry() -> None:
     last = _history.PATH.read_text().splitlines()[-1]
     assert _page.render(json.loads(last)) == _page.PAGE.read_text()
@@ -76,10 +138,17 @@ def test_what_was_not_measured_yet_is_said_and_what_was_is_shown() -> None:
     found["mixed"] = found["large"]
     entry["figures"]["startup"] = {"seconds": 4.25, "before_workers": 2.5}
     block = {"forward_ms": 20.5, "inputs_ms": 40.0, "weights_ms": 30.0}
+    block |= {"forward_of_gemm": 0.812, "inputs_of_gemm": 0.398, "weights_of_gemm": 0.521}
     for net, share in (("middle", 0.654), ("large", 0.812)):
-        found[net]["convolutions"] = {"block2": block, "share_of_step": share}
+        found[net]["convolutions"] = {
+            "block2": block,
+            "share_of_step": share,
+            "gemm_gflops_one_core": 171.5,
+            "gain_at_gemm": 1.43,
+        }
     for net in ("tiny", "middle", "large"):
-        found[net]["reading_wall"] = 0.123
+        found[net] |= {"reading_wall": 0.123, "without_gradient_at_quick": 0.432}
+    found["large"] |= {"train_of_gemm": 0.512, "without_gradient": 0.398}
     trained = entry["figures"]["training"]
     trained["notes"] = {"eager": "The loop.", "share_of_gemm": "The share."}
     for net in ("tiny", "middle", "large", "mixed"):
@@ -100,20 +169,60 @@ def test_what_was_not_measured_yet_is_said_and_what_was_is_shown() -> None:
         "alike": {"1024": 0.01, "256": 0.02},
         "clustered": {"1024": 0.03, "256": 0.06},
     }
+    mixing["100000"]["errors_at_tau_0.1"] = {
+        "alike": {"1024": 0.04, "256": 0.08},
+        "clustered": {"1024": 0.05, "256": 0.1},
+    }
+    entry["machine"] |= {"family": "6", "model": "207", "stepping": "2", "flags": "0123abcd"}
     shown = _page.render(entry)
-    assert "block 2 (65 % of a step; a batch on one core takes 20.5 ms forward, 40 for" in shown
-    assert "the convolutions themselves (81 % of a step)" in shown
+    assert "(family 6, model 207, stepping 2), " in shown
+    assert "torch's convolutions are 65 % of a step; with all of them" in shown
+    assert "(171.5 GFLOP/s) a step would be 1.43 times as fast.\n  The other 35 % are" in shown
+    assert "| middle | 2 | gradient of the input | 40.0 | 0.398 |" in shown
+    assert (
+        "all cores: 0.456, not reached; its training pass alone on one core: 0.512, reac" in shown
+    )
+    assert "0.398 at a quarter is within it, 0.432 at 0.39 is **above** it." in shown
     assert "The loop.\n\nThe share." in shown
     assert shown.count("| 0.456 |") == 4
     assert shown.count("| 0.123 |") == 4
     assert "| 1.11 | 0.0155 |" in shown
     assert "40.5 s for 10,000 rooms with `peers = 8` (to decode the uploads 1 s" in shown
     assert "| 256 | 0.02 | 0.06 |\n| 1,024 | 0.01 | 0.03 |" in shown
+    assert "| 256 | 0.08 | 0.1 |\n| 1,024 | 0.04 | 0.05 |" in shown
     assert "| mixed | 3.1 | 70.0 | 20.0 | 7.0 |" in shown
     assert "4.25 s, 2.5 s of it before the workers start" in shown
     assert _page.NOT_YET not in shown
     del entry["figures"]["startup"]
     assert _page.NOT_YET in _page.render(entry)
+
+
+@pytest.mark.parametrize(
+    ("commit", "aim"),
+    [
+        ("1827b5ad2b-dirty", "not measured in this entry."),
+        # 0.3 + 0.074 · 0.39 · 4
+        ("44a9b31d00", "0.374 at a quarter is within it, 0.415 at 0.39 is **above** it."),
+    ],
+)
+def test_entries_without_the_newer_figures_say_so(commit: str, aim: str) -> None:
+    entries = [json.loads(line) for line in _history.PATH.read_text().splitlines()]
+    shown = _page.render(next(entry for entry in entries if entry["commit"] == commit))
+    assert f"at most for mixed: {aim}\n" in shown
+    assert f"its training pass alone on one core: {_page.NOT_YET}" in shown
+    assert f"the rooms most alike weigh more:\n\n{_page.NOT_YET}" in shown
+    assert "{" not in shown and "None" not in shown
+
+
+def test_the_page_names_the_turns_and_captures_and_simulator() -> None:
+    entry = json.loads(_history.PATH.read_text().splitlines()[-1])
+    entry["figures"]["captures"]["nexmon"] = {"ours": 1234567, "csiread": None, "ratio": None}
+    entry["figures"]["simulator"]["windows_per_second_per_core_at_250_hz"] = 22.75
+    shown = _page.render(entry)
+    assert f"| Nexmon, 80 MHz | 1,234,567 | {_page.NOT_YET} | {_page.NOT_YET} |" in shown
+    assert "| 250 | 4 s | 22.75 |" in shown
+    assert "best of 2 turns for Tiny and mixed and of 3 for the\nothers" in shown
+    assert training.TURNS == {"tiny": 2, "middle": 3, "large": 3, "mixed": 2}
 
 
 def test_a_share_that_counts_too_many_flops_is_not_shown() -> None:
@@ -184,9 +293,14 @@ def test_the_eager_loop_gets_the_engines_batches(
 def test_errors_of_a_sample_fall_and_all_rooms_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aggregation, "SAMPLES", (20, 320))
     monkeypatch.setattr(aggregation, "CLASSES", 3)
-    for kind, errors in aggregation._errors(320).items():
-        assert errors["20"] > 0.01, kind
-        assert errors["320"] < 1e-5, kind
+    found = aggregation._errors(320)
+    assert [*found] == ["0.5", "0.1"]
+    for temperature, kinds in found.items():
+        for kind, errors in kinds.items():
+            assert errors["20"] > 0.01, (temperature, kind)
+            assert errors["320"] < 1e-5, (temperature, kind)
+            # Where the rooms most alike weigh more, a sample that lacks them is farther off.
+            assert found["0.1"][kind]["20"] > found["0.5"][kind]["20"]
 
 
 def test_a_round_of_the_server_is_measured_in_its_parts() -> None:
@@ -204,9 +318,94 @@ def test_shares_of_a_round_by_hand() -> None:
     shares = passes._shares(seconds, {"train": 10.0, "reading": 0.7})
     assert shares["reading_wall"] == 0.07
     assert shares["without_gradient"] == 0.325
+    # 0.6 s for a quarter are 0.936 s for 0.39: 2.936 of 8.
+    assert shares["without_gradient_at_quick"] == 0.367
     assert shares["reading"] == 0.05
     assert shares["round"]["reading"] == round(0.9 / 10.6, 3)
     assert sum(shares["round"].values()) == pytest.approx(1, abs=2e-3)
+
+
+def test_the_quick_rooms_have_so_many_test_windows() -> None:
+    """Counted from the preset, without simulating anything."""
+    quick, plan = preset_of("quick"), Plan().data
+    train = test = 0
+    for place in quick.places:
+        takes = itertools.product(place.counts, range(place.days), range(place.takes))
+        cut = [(*take, w) for take in takes for w in range(place.windows_of(take[0]))]
+        split = split_windows(
+            place.scene.room.name,
+            [count for count, *_ in cut],
+            [str(take) for *take, _ in cut],
+            np.array([window * quick.window for *_, window in cut]),
+            spans=quick.window,
+            kind=plan.split,
+            key=Key(0) / place.scene.room.name,
+            test=plan.test,
+            validation=plan.validation,
+        )
+        train, test = train + len(split.train), test + len(split.test)
+    assert test / train == pytest.approx(passes.AT_QUICK, abs=0.01)
+
+
+def test_convolutions_beside_a_gemm_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GEMM of 2000 FLOPs in 2 s, 1 s at best: 2000 FLOP/s. Convolutions of 1000 FLOPs would take
+    0.5 s; they take 1 + 2 + 0.5 and 1 + 1 + 2.5 s, 8 of 10 s, and would take 3: 10 s become 5."""
+    monkeypatch.setattr(passes, "GEMM", 10)
+    found = passes._beside_gemm(
+        {
+            "block2": {"forward": 1.0, "inputs": 2.0, "weights": 0.5, "gemm": 2.0},
+            "block3": {"forward": 1.0, "inputs": 1.0, "weights": 2.5, "gemm": 1.0},
+        },
+        {"block2": 1000.0, "block3": 1000.0},
+        10.0,
+    )
+    assert found["block2"] == {
+        "forward_ms": 1000.0,
+        "inputs_ms": 2000.0,
+        "weights_ms": 500.0,
+        "forward_of_gemm": 0.5,
+        "inputs_of_gemm": 0.25,
+        "weights_of_gemm": 1.0,
+    }
+    assert found["block3"]["weights_of_gemm"] == 0.2
+    assert found["share_of_step"] == 0.8
+    assert found["gain_at_gemm"] == 2.0
+
+
+def test_the_flops_of_convolutions_are_those_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10 × 6 become 5 × 3 and then 3 × 2 positions of 32 channels out of 16."""
+    monkeypatch.setattr(training, "SHAPE", (10, 6))
+    monkeypatch.setattr(passes, "GEMM", 16)
+    (room,) = training.make_rooms(tmp_path, ("middle",))
+    asked: dict[str, float] = {}
+    monkeypatch.setattr(passes, "_beside_gemm", lambda seconds, flops, step: asked.update(flops))
+    passes._convolutions(room, 1.0)
+    counted = {layer.name: layer.flops for layer in layers(room.build(), (10, 6))}
+    assert asked == {"block2": passes.BATCH * 2 * 9 * 16 * 32 * 6}
+    assert asked["block2"] == passes.BATCH * counted["encoder.block2.conv"]
+
+
+def test_the_share_of_a_training_pass_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "SHAPE", (10, 6))
+    rooms = training.make_rooms(tmp_path, ("tiny", "middle"))
+    asked = training.TRAIN * sum(map(training.products_of_a_step, rooms))
+    found = passes._of_gemm(rooms, {"train": 4.0, "gemm": 2 * passes.GEMM**3 / asked})
+    assert found["train_of_gemm"] == 0.25
+
+
+def test_passes_are_timed_in_turns_with_a_gemm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "SHAPE", (10, 6))
+    monkeypatch.setattr(passes, "GEMM", 16)
+    seconds, wall = passes._best_seconds(training.make_rooms(tmp_path, ("tiny",)))
+    assert set(seconds) == {"train", "prototypes", "score", "reading", "gemm"}
+    assert all(0 < each < 60 for each in (*seconds.values(), *wall.values()))
+    assert aggregation._looped(3)["loop_ratio"] > 0
 
 
 def test_the_start_of_a_run_by_hand() -> None:
