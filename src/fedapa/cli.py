@@ -157,7 +157,7 @@ def run(
         Path | None, typer.Option(help="Directory to write; default: runs/ALGORITHM-SEED.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --out; afresh if there is none.")
+        bool, typer.Option("--resume", help="Go on with the run in --out, also to more --rounds.")
     ] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write TensorBoard scalars.")

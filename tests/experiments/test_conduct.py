@@ -299,6 +299,29 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
     }
 
 
+def test_a_longer_horizon_goes_on_from_the_shorter_runs(tmp_path: Path):
+    experiment = _experiment("local", "fedproc", long=True)
+    short = Base("smoke", rounds=2, long_rounds=4)
+    conduct(experiment, short, seeds=1, out=tmp_path, workers=1)
+    longer = conduct(
+        experiment,
+        Base("smoke", rounds=2, long_rounds=6),
+        seeds=1,
+        out=tmp_path,
+        resume=True,
+        workers=1,
+    )
+    fresh = conduct(
+        experiment, Base("smoke", rounds=2, long_rounds=6), seeds=1, out=tmp_path / "b", workers=1
+    )
+    for name in ("local", "fedproc"):
+        grown, once = (found.runs["tiny", name, 0] for found in (longer, fresh))
+        assert grown.records == once.records
+        # FedProc's schedule is another from its first round on, so it was not gone on with.
+        assert ("resumed" in grown.environment) == (name == "local")
+    assert len(list((tmp_path / "runs").iterdir())) == 4  # the shorter ones are still there
+
+
 def test_what_no_run_could_do_is_refused_before_any_starts(tmp_path: Path):
     cases = [*cases_of("local", group="paper"), Case("pooled", {"algorithm": "pooled"})]
     mixed = Nets("mixed", "", "by-size")

@@ -388,6 +388,62 @@ def test_a_rounds_download_is_the_answer_to_its_uploads(
             assert 0.9 < entry["bytes_down"] / entry["bytes_up"] < 1.1
 
 
+@pytest.mark.parametrize("algorithm", ["local", "fedapa", "fedavg", "fedproto"])
+def test_a_longer_run_goes_on_from_a_finished_one_to_the_same_bytes(
+    algorithm: str, make_store: MakeStore, tmp_path: Path
+) -> None:
+    usual: dict[str, Any] = {
+        "algorithm": algorithm,
+        "participation": 0.7,
+        "model": {"architecture": "tiny"},
+    }
+    store = make_store(THREE)
+    run(plan_of(store, rounds=5, **usual), out=tmp_path / "once", workers=0)
+    for rounds in (2, 3, 5):
+        plan = plan_of(store, rounds=rounds, **usual)
+        grown = run(plan, out=tmp_path / "grown", workers=0, resume=True)
+        assert len(grown.records) == rounds
+    assert len(grown.environment["resumed"]) == 2
+    once, again = content(tmp_path / "once"), content(tmp_path / "grown")
+    assert once.pop("checkpoint") != again.pop("checkpoint")  # it knows how it was begun
+    assert once == again
+    with pytest.raises(RunError, match=r"changed plan \(rounds: 5 → 4\)"):
+        run(plan_of(store, rounds=4, **usual), out=tmp_path / "grown", workers=0, resume=True)
+
+
+def test_a_longer_run_that_is_killed_at_its_start_loses_nothing(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, out = make_store(THREE), tmp_path / "out"
+    before = run(plan_of(store, rounds=2), out=out, workers=0)
+    written = files_module.write_text
+
+    def killed(path: Path, content: str) -> None:
+        if path.name == "plan.toml":
+            raise KeyboardInterrupt
+        written(path, content)
+
+    monkeypatch.setattr("fedapa.federation.run.write_text", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(plan_of(store, rounds=4), out=out, workers=0, resume=True)
+    monkeypatch.undo()
+    again = run(plan_of(store, rounds=2), out=out, workers=0, resume=True)
+    assert (again.records, again.summary) == (before.records, before.summary)
+    assert len(run(plan_of(store, rounds=4), out=out, workers=0, resume=True).records) == 4
+
+
+def test_what_depends_on_the_number_of_rounds_cannot_be_made_longer(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    usual: dict[str, Any] = {"algorithm": "wifederated", "model": {"architecture": "tiny"}}
+    store, out = make_store(THREE), tmp_path / "out"
+    run(plan_of(store, rounds=1, **usual), out=out, workers=0)
+    longer = plan_of(store, rounds=2, **usual)
+    with pytest.raises(RunError, match=r"WiFederated depends on the number of rounds \(1\)"):
+        run(longer, out=out, workers=0, resume=True)
+    assert len(Run.load(out).records) == 1
+
+
 def test_directories_that_hold_something_else_are_refused(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
@@ -395,8 +451,8 @@ def test_directories_that_hold_something_else_are_refused(
     run(plan, out=out, workers=0)
     with pytest.raises(RunError, match="already holds a run; go on with --resume"):
         run(plan, out=out, workers=0)
-    changed = plan_of(tmp_path / "rooms.h5", rounds=2)
-    with pytest.raises(RunError, match=r"changed plan \(rounds: 1 → 2\)"):
+    changed = plan_of(tmp_path / "rooms.h5", rounds=1, seed=7)
+    with pytest.raises(RunError, match=r"changed plan \(seed: 0 → 7\)"):
         run(changed, out=out, workers=0, resume=True)
     photos = tmp_path / "photos"
     photos.mkdir()

@@ -93,6 +93,7 @@ class LocalMoreEpochs(Local):
 
     name: ClassVar[str] = "local-more-epochs"
     title: ClassVar[str] = "Local, equal epochs"
+    plans_ahead: ClassVar[bool] = True
 
     fine_tuning_epochs: PositiveInteger = 10
     """Epochs that a copy is trained further before it is scored, where WiFederated's would be."""

@@ -62,6 +62,8 @@ class Algorithm:
     citation: ClassVar[str]
     pools: ClassVar[bool] = False
     """Whether it is the control that puts everybody's windows in one place."""
+    plans_ahead: ClassVar[bool] = False
+    """Whether ``Round.total`` decides anything: then a longer run is another run from its start."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 

@@ -42,6 +42,7 @@ class FedProc(FedAvg):
     title: ClassVar[str] = "FedProc"
     travels: ClassVar[str] = "all weights and BatchNorm statistics; prototypes up, their mean down"
     citation: ClassVar[str] = "Mu et al., FGCS 2023"
+    plans_ahead: ClassVar[bool] = True
 
     temperature: Temperature = 0.5
     """τ of the contrast."""

@@ -25,6 +25,7 @@ class WiFederated(FedAvg):
     name: ClassVar[str] = "wifederated"
     title: ClassVar[str] = "WiFederated"
     citation: ClassVar[str] = "Hernandez and Bulut, IEEE IoT Journal 2022"
+    plans_ahead: ClassVar[bool] = True
 
     fine_tuning_epochs: PositiveInteger = 10
     """F; the paper gives none. Only where a figure is read: the last five rounds and five points of

@@ -11,6 +11,7 @@ Runs are independent, so each has a process of its own, and as many go on as the
 
 import hashlib
 import multiprocessing
+import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -34,6 +35,7 @@ from fedapa.federation.environment import environment
 from fedapa.federation.plan import Plan, differences
 from fedapa.federation.prepare import check_batches, prepare_rooms
 from fedapa.federation.run import Run, run
+from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
 from fedapa.randomness import Key
 from fedapa.rooms.simulated import preset_hash, preset_of
@@ -106,6 +108,7 @@ def conduct(
     if not resume:
         _refuse_leftovers(out, experiment, missing)
     _check(missing.values(), show)
+    missing = {folder: _begin_with_shorter(folder, plan) for folder, plan in missing.items()}
     _carry_out(missing, available_cores() if workers is None else max(1, workers), show)
     settings = [
         _setting(experiment, base, nets, folders, seeds=seeds, out=out)
@@ -142,6 +145,35 @@ def _as_begun(folder: Path, plan: Plan) -> Plan:
         return plan  # nothing was begun, or it is for the run to explain
     same = Path(begun).is_file() and folder_name(_by(plan, begun)) == folder.name
     return _by(plan, begun) if same else plan
+
+
+def _begin_with_shorter(folder: Path, plan: Plan) -> Plan:
+    """Where a run with fewer rounds is done, go on from a copy of it instead of from nothing.
+
+    Returns the plan by the path that the copied run was begun with.
+    """
+    kind = find(plan.algorithm["name"])
+    if folder.exists() or kind.plans_ahead:
+        return plan
+    found: dict[int, tuple[Path, Plan]] = {}
+    for summary in folder.parent.glob(f"{kind.name}-*/summary.json"):
+        done, shorter = summary.parent, Run.load(summary.parent).plan
+        file = shorter.data.file
+        same = plan if file is None or not Path(file).is_file() else _by(plan, file)
+        wanted = Plan.of(same.document(), {"rounds": shorter.rounds})
+        if (
+            shorter.rounds < plan.rounds
+            and same.data.file == file
+            and folder_name(wanted) == done.name
+            and Run.can_go_on(done)
+        ):
+            found[shorter.rounds] = done, same
+    if not found:
+        return plan
+    source, same = found[max(found)]
+    with folder_aside(folder) as partial:
+        shutil.copytree(source, partial, dirs_exist_ok=True)
+    return same
 
 
 def holds_features(file: str | None) -> bool:

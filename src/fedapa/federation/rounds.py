@@ -19,7 +19,7 @@ from fedapa.federation.plan import Plan
 from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
 
-__all__ = ["Engine", "Step", "begin", "run"]
+__all__ = ["Engine", "Step", "begin", "reopened", "run"]
 
 _MATRIX_ROOMS = 64
 """Up to so many rooms the weights between them are recorded every round."""
@@ -56,7 +56,12 @@ def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
     cohort.check_roster(roster)
     server = algorithm.open(roster, Key(plan.seed) / "server")
     cohort.check_selection(plan.selection, plan.participation, algorithm=algorithm, server=server)
-    return {"round": 0, "server": server, "trained": {}}
+    return {"round": 0, "server": server, "trained": {}, "closed": False}
+
+
+def reopened(state: Tree) -> Tree:
+    """The state before the exchange that closed a run: the same exchange, done again, trains."""
+    return {**state, "round": cast(int, state["round"]) - 1, "closed": False}
 
 
 def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterator[Step]:
@@ -99,11 +104,9 @@ def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterat
                 if (upload := replies[room].upload) is not None
             }
             server = algorithm.merge(server, uploads, round)
-        state = {
-            "round": number,
-            "server": server,
-            "trained": {} if last else _trained(algorithm, server, requests, replies),
-        }
+        # After the last exchange the half stays: a longer run starts from it (``reopened``).
+        trained = state["trained"] if last else _trained(algorithm, server, requests, replies)
+        state = {"round": number, "server": server, "trained": trained, "closed": last}
         yield Step(
             exchange=number,
             state=state,

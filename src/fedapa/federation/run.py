@@ -34,7 +34,7 @@ from fedapa.federation import rounds
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
-from fedapa.federation.plan import Plan, differences
+from fedapa.federation.plan import Plan, differences, read_toml
 from fedapa.federation.prepare import (
     GIVEN_ROOMS,
     Progress,
@@ -43,6 +43,7 @@ from fedapa.federation.prepare import (
     prepare_rooms,
 )
 from fedapa.files import write_text
+from fedapa.payload import Tree
 from fedapa.rooms.room import Room
 
 __all__ = ["Run", "run"]
@@ -75,6 +76,12 @@ class Run:
                 environment=json.loads((folder / "environment.json").read_text()),
             )
 
+    @staticmethod
+    def can_go_on(folder: Path) -> bool:
+        """Whether the finished run there can be made longer, as far as its checkpoint tells."""
+        state = Checkpoint(folder / "checkpoint").load()
+        return state is not None and bool(state.get("closed"))
+
     @property
     def synthetic(self) -> bool:
         """Whether any of its rooms was simulated."""
@@ -96,7 +103,8 @@ def run(
     Args:
         plan: what to do.
         out: the directory to write; by default a temporary one.
-        resume: go on with the run in ``out`` if there is one, else start afresh.
+        resume: go on with the run in ``out`` if there is one, else start afresh. A plan with more
+            rounds makes it longer, finished or not.
         workers: processes to train rooms in; by default one a core, 0 is this process.
         rooms: rooms of your own instead of the plan's data.
         tensorboard: also write TensorBoard scalars to ``out/tensorboard``.
@@ -140,12 +148,15 @@ def _run(
 ) -> Run:
     algorithm = plan.build()
     data = describe(prepared, plan)
-    name = hashlib.blake2b((plan.toml() + dump(data)).encode(), digest_size=12).hexdigest()
     kind = "SIMULATED" if data["synthetic"] else "real"  # stands in every file of the run
     checkpoint = Checkpoint(folder / "checkpoint")
+    state = checkpoint.load()
+    # A run that is made longer keeps its name: its rooms know it by that.
+    first_rounds = _first_rounds(folder, plan, state)
+    begun = Plan.of(plan.document(), {"rounds": first_rounds}).toml()
+    name = hashlib.blake2b((begun + dump(data)).encode(), digest_size=12).hexdigest()
     lines, times = JsonLines(folder / "rounds.jsonl"), JsonLines(folder / "seconds.jsonl")
     with InProcess(algorithm, prepared, run=name, folder=folder, workers=workers) as engine:
-        state = checkpoint.load()
         if state is None:
             state = dict(rounds.begin(algorithm, engine, plan))
             write_text(folder / "plan.toml", plan.toml())
@@ -157,6 +168,14 @@ def _run(
             )
         elif state.get("run") != name:
             raise RunError(f"{folder}: its checkpoint is of another run; choose another --out")
+        elif state.get("closed") and (
+            cast(int, state["round"]) <= plan.rounds or not (folder / "summary.json").is_file()
+        ):
+            # No summary first, then the longer plan: killed in between, it closes once more.
+            (folder / "summary.json").unlink(missing_ok=True)
+            state = dict(rounds.reopened(state))
+        if read_toml(folder / "plan.toml")["rounds"] != plan.rounds:
+            write_text(folder / "plan.toml", plan.toml())
         done = cast(int, state["round"])
         if done <= plan.rounds:
             _note_environment(folder / "environment.json", workers, kind, begun=done > 0)
@@ -180,7 +199,7 @@ def _run(
                 )
                 if step.exchange > plan.rounds:
                     _finish(folder, prepared, lines.read(), step.confusion)
-                checkpoint.save({**step.state, "run": name})
+                checkpoint.save({**step.state, "run": name, "first_rounds": first_rounds})
                 began = time.perf_counter()
                 show(
                     Progress(
@@ -218,11 +237,38 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
     with _explaining(folder):
         before = tomllib.loads(saved.read_text())
     changed = differences(before, plan.document())
-    if changed:
+    longer = [each for each in changed if each.startswith("rounds:")] == changed
+    if changed and not (longer and _may_be_longer(folder, plan, before["rounds"])):
         raise RunError(
             f"{folder}: --resume with a changed plan ({'; '.join(changed)}); "
             "restore it, or choose another --out"
         )
+
+
+def _may_be_longer(folder: Path, plan: Plan, before: int) -> bool:
+    """Whether a run of ``before`` rounds can become this one; says so if its algorithm cannot."""
+    if plan.rounds < before:
+        return False
+    kind = type(plan.build())
+    if kind.plans_ahead:
+        raise RunError(
+            f"{folder}: {kind.title} depends on the number of rounds ({before}), so {plan.rounds} "
+            "rounds are another run from its start; choose another --out"
+        )
+    if (folder / "summary.json").is_file() and not Run.can_go_on(folder):
+        raise RunError(
+            f"{folder}: was finished by an earlier version, which kept too little to go on from; "
+            "choose another --out"
+        )
+    return True
+
+
+def _first_rounds(folder: Path, plan: Plan, state: Tree | None) -> int:
+    """The rounds that a run was begun with."""
+    if state is None:
+        return plan.rounds
+    before = read_toml(folder / "plan.toml")["rounds"]
+    return cast(int, state.get("first_rounds", before))
 
 
 @contextlib.contextmanager
