@@ -176,6 +176,20 @@ def test_a_resumed_run_is_bit_equal(name: str, make_rooms: MakeRooms, tmp_path: 
 
 
 @every
+def test_what_the_number_of_rounds_decides_is_said(
+    name: str, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """A run may be made longer unless its algorithm says that it plans ahead."""
+    short = carry_out(plan_of(name, rounds=3), make_rooms(), tmp_path / "short")
+    long = carry_out(plan_of(name, rounds=13), make_rooms(), tmp_path / "long", stop_after=4)
+    same = [
+        json.dumps(one.record) == json.dumps(two.record)
+        for one, two in zip(short, long, strict=True)
+    ]
+    assert find(name).plans_ahead == (not all(same))
+
+
+@every
 def test_a_repeated_request_is_not_trained_twice(
     name: str, make_rooms: MakeRooms, tmp_path: Path
 ) -> None:
