@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _growth, _history, _messages
+from benchmarks import _growth, _history, _messages, _paths
 from benchmarks.passes import AT_QUICK, at_quick
 
 __all__ = ["FIGURE", "PAGE", "render", "write"]
@@ -104,6 +104,10 @@ def render(entry: Mapping[str, Any]) -> str:
     }
     parts["messages_told"], rows = _messages.lines(json.loads(_messages.PATH.read_text()))
     parts["messages"] = _table(MESSAGES, rows)
+    parts["paths_told"] = parts["paths"] = "Not measured yet."
+    if _paths.PATH.is_file():
+        parts["paths_told"], rows = _paths.lines(json.loads(_paths.PATH.read_text()))
+        parts["paths"] = _table(PATHS, rows)
     text = TEMPLATE.read_text()
     for name, part in parts.items():
         text = text.replace("{" + name + "}", part)
@@ -118,6 +122,12 @@ MESSAGES = (
     "accuracy %, mean ± std over seeds",
     "minus float32, paired",
     "by seed",
+)
+PATHS = (
+    "nets",
+    "accuracy %, mean over seeds",
+    "minus plain, after round 1, by seed",
+    "minus plain, at the end, by seed",
 )
 NOT_YET = "not measured in this entry"
 UNEQUAL = (

@@ -14,6 +14,7 @@ from benchmarks import (
     _history,
     _messages,
     _page,
+    _paths,
     _server,
     aggregation,
     passes,
@@ -24,6 +25,7 @@ from benchmarks.__main__ import main, names
 from fedapa import Plan, Room
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess
+from fedapa.models import fast
 from fedapa.models.cost import layers
 from fedapa.randomness import Key
 from fedapa.rooms.simulated import preset_of
@@ -435,3 +437,26 @@ def test_paired_differences_of_runs_by_hand() -> None:
     assert "right in 12.5 %" in told
     assert rows[0] == ("float32", "4.0", "1.00", "55.0 ± 7.1", "–", "–")
     assert rows[1] == ("int8", "1.0", "0.25", "57.0 ± 8.5", "+2.0 ± 1.4", "+1.0, +3.0")
+
+
+def test_both_paths_learn_the_same_from_a_small_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the plain way is really the plain one: the fast path is not asked."""
+    small = {"rounds": 1, "data": {"simulated": "smoke"}, "model": {"width": 8}}
+    seen: list[str] = []
+    encode = fast.encode
+
+    def counted(*given: Any) -> Any:
+        seen.append("fast")
+        return encode(*given)
+
+    monkeypatch.setattr(fast, "encode", counted)
+    found = {(way, 0): _paths.one(way, 0, small) for way in _paths.WAYS[1:]}
+    assert not seen
+    found = {(_paths.WAYS[0], 0): _paths.one(_paths.WAYS[0], 0, small), **found}
+    assert seen
+    told, rows = _paths.lines(_paths.gather(found))
+    assert "SIMULATED" in told
+    assert [row[0] for row in rows] == list(_paths.WAYS)
+    assert rows[1][2:] == ("–", "–")
+    apart = [float(row[3]) for row in (rows[0], rows[2])]
+    assert max(map(abs, apart)) < 5  # points after one round
