@@ -210,15 +210,3 @@ def test_double_precision_windows_train_too() -> None:
     windows, _ = next(room.batches(4, Key(0)))
     assert windows.dtype == torch.float32
     assert len(room.predict(room.build())[0]) == len(room.split.test)
-
-
-def test_large_windows_pass_a_few_at_a_time_and_none_is_left_out() -> None:
-    """2²⁰ values are four windows of 500 × 500; small ones go sixteen at a time."""
-    for shape, together in (((500, 500), 4), ((2000, 1000), 1), ((8, 8), 16)):
-        windows = np.zeros((20, *shape), np.float32)
-        room = Room.of("cafe", windows, [0, 1] * 10, architecture="tiny", width=4)
-        for part in ("train", "test"):
-            sizes = [len(labels) for _, labels in room.inspect(part)]
-            whole = len(getattr(room.split, part))
-            assert sum(sizes) == whole
-            assert max(sizes) == min(together, whole)

@@ -1,7 +1,6 @@
 """Room: one client with its windows, its split, its normaliser and the net it can afford."""
 
 import functools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +23,7 @@ __all__ = ["Normaliser", "Room", "RoomCard", "class_indices", "cut_batches", "so
 
 _DEFAULT_KEY = Key(0)
 _CHUNK = 64  # windows read at a time where order does not matter
-_LOOK = 16
-"""Windows at a time through a net without gradient, if they are small."""
-_LOOK_VALUES = 2**20
-"""Values of windows at a time: what the first layer makes of more would not stay in the cache."""
+_LOOK = 16  # windows at a time through a net without gradient: more would not fit near the core
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,10 +246,8 @@ class Room:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """The windows of a part in their own order, in batches for a pass without gradient."""
         index = getattr(self.split, part)
-        values = math.prod(self.windows.shape[1:])
-        some = max(1, min(_LOOK, _LOOK_VALUES // values))
-        for first in range(0, len(index), some):
-            yield self.tensors(index[first : first + some])
+        for first in range(0, len(index), _LOOK):
+            yield self.tensors(index[first : first + _LOOK])
 
     @torch.no_grad()
     def embeddings(self, model: Model) -> tuple[Tensor, Tensor]:
