@@ -44,10 +44,9 @@ NETS = {
 }
 TURNS = {"tiny": 2, "middle": 3, "large": 3, "mixed": 2}
 NOTES = {
-    "eager": "The eager loop trains on the batches of our engine, read and normalised by the same "
-    "code, and has a turn to warm up as the engine does. Without gradient it passes sixteen "
-    "windows at a time, the engine as many as suit the cache. It uses torch's allocator as it "
-    "comes; our workers keep freed memory.",
+    "eager": "The eager loop gets the batches of our engine, read and normalised by the same code, "
+    "and a turn to warm up as the engine does. It uses torch's allocator as it comes; our workers "
+    "keep freed memory.",
     "share_of_gemm": "Share of GEMM: the FLOPs of the convolutions and the classifier that one "
     "epoch of the plain net asks for (forward, gradient of the weights, gradient of the input; the "
     "first convolution needs no gradient of its input), over the seconds of the whole round, over "
@@ -165,7 +164,7 @@ def _eager_rounds(rooms: list[Room], plan: Plan, *, first: int) -> Iterator[Tens
         for number, (room, net) in enumerate(zip(rooms, nets, strict=True)):
             net.eval()
             with torch.no_grad():
-                for windows, _ in _in_order(room, "test"):
+                for windows, _ in room.inspect("test"):
                     net(windows)[0].argmax(dim=1)
             net.train()
             optimiser = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.5, weight_decay=1e-5)
@@ -187,16 +186,9 @@ def _eager_rounds(rooms: list[Room], plan: Plan, *, first: int) -> Iterator[Tens
                 optimiser.step()
             net.eval()
             with torch.no_grad():
-                pairs = [(net(w)[1], y) for w, y in _in_order(room, "train")]
+                pairs = [(net(w)[1], y) for w, y in room.inspect("train")]
             embeddings, labels = (torch.cat(part) for part in zip(*pairs, strict=True))
             sets.append(class_prototypes(embeddings, labels, CLASSES)[0])
         clients = torch.stack(sets)
         mixture = aggregate_prototypes(clients, clients.abs().sum(dim=2) > 0, 0.5)
         yield mixture
-
-
-def _in_order(room: Room, part: str) -> Iterator[tuple[Tensor, Tensor]]:
-    """A part in the batches of training, as a researcher would pass it; ours passes fewer."""
-    index = getattr(room.split, part)
-    for first in range(0, len(index), BATCH):
-        yield room.tensors(index[first : first + BATCH])
