@@ -23,7 +23,7 @@ __all__ = ["Normaliser", "Room", "RoomCard", "class_indices", "cut_batches", "so
 
 _DEFAULT_KEY = Key(0)
 _CHUNK = 64  # windows read at a time where order does not matter
-_LOOK = 16  # windows at a time through a net without gradient: more would not fit near the core
+_LOOK = 16  # windows at a time through a net without gradient; 4 to 32 take the same time
 
 
 @dataclass(frozen=True, eq=False)
