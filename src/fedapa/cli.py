@@ -168,6 +168,8 @@ def run(
 
     Example: fedapa run --preset quick --algorithm fedapa --seed 1 --out runs/first
     """
+    if workers != 0:
+        _get_workers_ready()
     from fedapa.experiments.presets import preset as preset_values
     from fedapa.federation.plan import Plan, read_toml
     from fedapa.federation.run import run as carry_out
@@ -754,6 +756,13 @@ def main() -> None:
 def _fail(sentence: str) -> None:
     sys.stderr.write(f"fedapa: {sentence}\n")
     raise SystemExit(2)
+
+
+def _get_workers_ready() -> None:
+    """Let the processes that will train import torch while this one does."""
+    from fedapa.federation.engines.processes import get_ready
+
+    get_ready()
 
 
 def _given(**values: Any) -> dict[str, Any]:

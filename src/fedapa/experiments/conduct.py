@@ -30,6 +30,7 @@ from fedapa.evaluation.record import LAST, dump
 from fedapa.evaluation.results import Outcome, Results, Row, Setting, outcome_at
 from fedapa.experiments.experiment import MODEL, Base, Case, Experiment, Nets, horizons
 from fedapa.federation import rounds
+from fedapa.federation.engines import processes
 from fedapa.federation.engines.in_process import InProcess, available_cores, start_worker
 from fedapa.federation.environment import environment
 from fedapa.federation.plan import Plan, differences
@@ -291,8 +292,9 @@ def _carry_out(missing: Mapping[Path, Plan], workers: int, show: Show) -> None:
     others = {process.pid for process in multiprocessing.active_children()}
     pool = ProcessPoolExecutor(
         min(workers, len(missing)),
-        mp_context=multiprocessing.get_context("spawn"),
+        mp_context=processes.context(),
         initializer=start_worker,
+        initargs=(processes.variables(),),
     )
     try:
         jobs = {pool.submit(_one, plan.document(), folder): folder for folder, plan in order}

@@ -32,6 +32,7 @@ from fedapa.evaluation.metrics import blind_scores
 from fedapa.evaluation.record import JsonLines, dump, summarise
 from fedapa.federation import rounds
 from fedapa.federation.checkpoint import Checkpoint
+from fedapa.federation.engines import processes
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
 from fedapa.federation.plan import Plan, differences, read_toml
@@ -121,6 +122,8 @@ def run(
         # Nobody can repeat this run from its plan file alone; trying to names the reason.
         plan = Plan.of(plan.document(), {"data": {"file": GIVEN_ROOMS}})
     _check_output(folder, plan, resume)
+    if workers != 0:
+        processes.get_ready()  # it imports while rooms are prepared
     prepared = list(rooms) if rooms is not None else prepare_rooms(plan, show, workers=workers)
     check_batches(prepared, plan.training.batch_size)
     folder.mkdir(parents=True, exist_ok=True)

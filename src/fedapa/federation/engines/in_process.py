@@ -1,4 +1,4 @@
-"""InProcess: all rooms on this machine, trained side by side by spawned worker processes.
+"""InProcess: all rooms on this machine, trained side by side by worker processes.
 
 Each worker uses one thread, memory-maps the windows and can serve any room, so the largest rooms
 start first and nobody waits. Rooms draw from streams of their own: any number of workers gives the
@@ -24,6 +24,7 @@ import torch
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
 from fedapa.errors import RunError
 from fedapa.federation import cohort
+from fedapa.federation.engines import processes
 from fedapa.federation.participant import Participant, Reply, Request
 from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Room
@@ -86,9 +87,9 @@ class InProcess:
             self._others = {process.pid for process in multiprocessing.active_children()}
             self._pool = ProcessPoolExecutor(
                 self._workers,
-                mp_context=multiprocessing.get_context("spawn"),
+                mp_context=processes.context(),
                 initializer=_start_worker,
-                initargs=(self._served,),
+                initargs=(processes.variables(), self._served),
             )
         return self
 
@@ -154,14 +155,15 @@ def _one_thread() -> Iterator[None]:
 _SERVED: _Served | None = None
 
 
-def _start_worker(served: _Served) -> None:
+def _start_worker(variables: Mapping[str, str], served: _Served) -> None:
     global _SERVED
     _SERVED = served
-    start_worker()
+    start_worker(variables)
 
 
-def start_worker() -> None:
-    """Make a spawned process a worker: one thread, deaf to Ctrl-C, gone when its parent is."""
+def start_worker(variables: Mapping[str, str]) -> None:
+    """Make a process a worker: one thread, deaf to Ctrl-C, gone when its parent is."""
+    processes.take_variables(variables)
     torch.set_num_threads(1)
     keep_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
