@@ -432,6 +432,32 @@ def test_a_longer_run_that_is_killed_at_its_start_loses_nothing(
     assert len(run(plan_of(store, rounds=4), out=out, workers=0, resume=True).records) == 4
 
 
+def test_a_run_of_an_earlier_version_goes_on_when_settings_came_later(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """Its plan file, and the name that was made of it, lack them."""
+    plan, out = plan_of(make_store(THREE), rounds=2), tmp_path / "out"
+    usual = Plan.toml
+
+    def earlier(self: Plan) -> str:
+        return "".join(
+            line for line in usual(self).splitlines(keepends=True) if "tone_step" not in line
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Plan, "toml", earlier)
+        before = run(plan, out=out, workers=0)
+    assert "tone_step" not in (out / "plan.toml").read_text()
+    assert run(plan, out=out, workers=0, resume=True).records == before.records
+    longer = run(plan_of(tmp_path / "rooms.h5", rounds=3), out=out, workers=0, resume=True)
+    assert longer.records[:2] == before.records
+    again = run(longer.plan, out=out, workers=0, resume=True)
+    assert (again.plan.rounds, again.records) == (3, longer.records)
+    thinned = plan_of(tmp_path / "rooms.h5", rounds=3, data={"tone_step": 2})
+    with pytest.raises(RunError, match=r"data\.tone_step: 1 → 2"):
+        run(thinned, out=out, workers=0, resume=True)
+
+
 def test_what_depends_on_the_number_of_rounds_cannot_be_made_longer(
     make_store: MakeStore, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import tempfile
 import time
 import tomllib
@@ -154,10 +155,8 @@ def _run(
     kind = "SIMULATED" if data["synthetic"] else "real"  # stands in every file of the run
     checkpoint = Checkpoint(folder / "checkpoint")
     state = checkpoint.load()
-    # A run that is made longer keeps its name: its rooms know it by that.
     first_rounds = _first_rounds(folder, plan, state)
-    begun = Plan.of(plan.document(), {"rounds": first_rounds}).toml()
-    name = hashlib.blake2b((begun + dump(data)).encode(), digest_size=12).hexdigest()
+    name = _name_of(folder, plan, data, state, first_rounds)
     lines, times = JsonLines(folder / "rounds.jsonl"), JsonLines(folder / "seconds.jsonl")
     with InProcess(algorithm, prepared, run=name, folder=folder, workers=workers) as engine:
         if state is None:
@@ -178,7 +177,8 @@ def _run(
             (folder / "summary.json").unlink(missing_ok=True)
             state = dict(rounds.reopened(state))
         if read_toml(folder / "plan.toml")["rounds"] != plan.rounds:
-            write_text(folder / "plan.toml", plan.toml())
+            written = (folder / "plan.toml").read_text()
+            write_text(folder / "plan.toml", _with_rounds(written, plan.rounds))
         done = cast(int, state["round"])
         if done <= plan.rounds:
             _note_environment(folder / "environment.json", workers, kind, begun=done > 0)
@@ -239,6 +239,8 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
         )
     with _explaining(folder):
         before = tomllib.loads(saved.read_text())
+    with contextlib.suppress(PlanError):
+        before = Plan(**before).document()  # settings that came later had their defaults
     changed = differences(before, plan.document())
     longer = [each for each in changed if each.startswith("rounds:")] == changed
     if changed and not (longer and _may_be_longer(folder, plan, before["rounds"])):
@@ -264,6 +266,28 @@ def _may_be_longer(folder: Path, plan: Plan, before: int) -> bool:
             "choose another --out"
         )
     return True
+
+
+def _name_of(
+    folder: Path, plan: Plan, data: Mapping[str, Any], state: Tree | None, first_rounds: int
+) -> str:
+    """What the rooms of a run know it by: it was made of the plan that the run was begun with.
+
+    A run that was made longer keeps its name, and so does one of an earlier version, whose plan
+    file lacks the settings that came later.
+    """
+    begun = [Plan.of(plan.document(), {"rounds": first_rounds}).toml()]
+    if state is not None:
+        begun.append(_with_rounds((folder / "plan.toml").read_text(), first_rounds))
+    names = [
+        hashlib.blake2b((text + dump(data)).encode(), digest_size=12).hexdigest() for text in begun
+    ]
+    return names[-1] if state is not None and state.get("run") == names[-1] else names[0]
+
+
+def _with_rounds(text: str, number: int) -> str:
+    """A plan file with other rounds and otherwise the same bytes."""
+    return re.sub(r"(?m)^rounds = \d+$", f"rounds = {number}", text, count=1)
 
 
 def _first_rounds(folder: Path, plan: Plan, state: Tree | None) -> int:
