@@ -530,11 +530,16 @@ app.add_typer(reproduce, name="reproduce")
 Counted = Annotated[
     int,
     typer.Option(
-        "--seeds", min=1, help="As for the other experiments; nothing is drawn here, so no matter."
+        "--seeds",
+        min=1,
+        help="So that one line fits all experiments; nothing is drawn in this one.",
     ),
 ]
 Renew = Annotated[
-    bool, typer.Option("--resume", help="As for the other experiments; it is made anew anyway.")
+    bool,
+    typer.Option(
+        "--resume", help="So that one line fits all; this one takes seconds and is made anew."
+    ),
 ]
 Directory = Annotated[Path, typer.Option(help="Directory of the experiments.")]
 

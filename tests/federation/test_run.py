@@ -19,6 +19,7 @@ from safetensors import safe_open
 from fedapa import Plan, Room, run
 from fedapa import files as files_module
 from fedapa.errors import DataError, PlanError, RunError
+from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.prepare import Progress, prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.rooms.room import Normaliser
@@ -456,6 +457,29 @@ def test_a_run_of_an_earlier_version_goes_on_when_settings_came_later(
     thinned = plan_of(tmp_path / "rooms.h5", rounds=3, data={"tone_step": 2})
     with pytest.raises(RunError, match=r"data\.tone_step: 1 → 2"):
         run(thinned, out=out, workers=0, resume=True)
+
+
+def test_a_run_killed_between_summary_and_checkpoint_can_be_made_longer(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    store, out = make_store(THREE), tmp_path / "out"
+    saved = Checkpoint.save
+
+    def killed(self: Checkpoint, state: Any) -> None:
+        if state["closed"]:
+            raise KeyboardInterrupt
+        saved(self, state)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoint, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(plan_of(store, rounds=2), out=out, workers=0)
+        assert (out / "summary.json").is_file()
+        with pytest.raises(KeyboardInterrupt):  # it goes on, and nobody takes it for finished
+            run(plan_of(store, rounds=3), out=out, workers=0, resume=True)
+    grown = run(plan_of(store, rounds=4), out=out, workers=0, resume=True)
+    once = run(plan_of(store, rounds=4), out=tmp_path / "once", workers=0)
+    assert (grown.records, grown.summary) == (once.records, once.summary)
 
 
 def test_what_depends_on_the_number_of_rounds_cannot_be_made_longer(

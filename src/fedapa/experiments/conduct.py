@@ -33,7 +33,7 @@ from fedapa.federation import rounds
 from fedapa.federation.engines import processes
 from fedapa.federation.engines.in_process import InProcess, available_cores, start_worker
 from fedapa.federation.environment import environment
-from fedapa.federation.plan import Plan, differences
+from fedapa.federation.plan import Plan, differences, read_toml
 from fedapa.federation.prepare import check_batches, prepare_rooms
 from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
@@ -158,16 +158,14 @@ def _begin_with_shorter(folder: Path, plan: Plan) -> Plan:
         return plan
     found: dict[int, tuple[Path, Plan]] = {}
     for summary in folder.parent.glob(f"{kind.name}-*/summary.json"):
-        done, shorter = summary.parent, Run.load(summary.parent).plan
+        done, shorter = summary.parent, Plan(**read_toml(summary.parent / "plan.toml"))
+        if shorter.rounds >= plan.rounds:
+            continue
         file = shorter.data.file
         same = plan if file is None or not Path(file).is_file() else _by(plan, file)
         wanted = Plan.of(same.document(), {"rounds": shorter.rounds})
-        if (
-            shorter.rounds < plan.rounds
-            and same.data.file == file
-            and folder_name(wanted) == done.name
-            and Run.can_go_on(done)
-        ):
+        alike = same.data.file == file and folder_name(wanted) == done.name
+        if alike and Run.can_go_on(done):
             found[shorter.rounds] = done, same
     if not found:
         return plan

@@ -29,6 +29,7 @@ __all__ = ["GIVEN_ROOMS", "Progress", "check_batches", "describe", "prepare_room
 
 GIVEN_ROOMS = "rooms given in Python"
 """What stands for a file where there is none."""
+_NORMALISER_VERSION = 1  # raise it when the same windows give other numbers: they are kept in files
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _normaliser(
 ) -> Normaliser:
     """The room's normaliser, kept beside its windows: paper-size ones take seconds to read."""
     chosen = hashlib.blake2b(train.astype("<i8").tobytes(), digest_size=12).hexdigest()
-    file = each.path.with_name(f"{each.path.stem}.{chosen}.normaliser")
+    file = each.path.with_name(f"{each.path.stem}.{chosen}.{_NORMALISER_VERSION}.normaliser")
     shape = (2, windows.shape[-1])
     with contextlib.suppress(OSError):
         if len(kept := file.read_bytes()) == 4 * shape[0] * shape[1]:

@@ -80,9 +80,13 @@ class Run:
 
     @staticmethod
     def can_go_on(folder: Path) -> bool:
-        """Whether the finished run there can be made longer, as far as its checkpoint tells."""
+        """Whether the run there can be made longer, as far as its checkpoint tells."""
         state = Checkpoint(folder / "checkpoint").load()
-        return state is not None and bool(state.get("closed"))
+        if state is None:
+            return False
+        # Killed just after its summary was written, it has not been closed yet.
+        last = read_toml(folder / "plan.toml")["rounds"]
+        return bool(state.get("closed")) or cast(int, state["round"]) <= last
 
     @property
     def synthetic(self) -> bool:
@@ -173,13 +177,14 @@ def _run(
         elif state.get("closed") and (
             cast(int, state["round"]) <= plan.rounds or not (folder / "summary.json").is_file()
         ):
+            state = dict(rounds.reopened(state))
+        done = cast(int, state["round"])
+        if done <= plan.rounds:
             # No summary first, then the longer plan: killed in between, it closes once more.
             (folder / "summary.json").unlink(missing_ok=True)
-            state = dict(rounds.reopened(state))
         if read_toml(folder / "plan.toml")["rounds"] != plan.rounds:
             written = (folder / "plan.toml").read_text()
             write_text(folder / "plan.toml", _with_rounds(written, plan.rounds))
-        done = cast(int, state["round"])
         if done <= plan.rounds:
             _note_environment(folder / "environment.json", workers, kind, begun=done > 0)
         lines.keep(max(0, done - 1))
