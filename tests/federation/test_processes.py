@@ -42,6 +42,5 @@ def test_without_a_server_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -
     assert _ask("FEDAPA_TEST_VARIABLE") == ("three", True)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
-def test_on_linux_there_is_a_server() -> None:
-    assert processes.context().get_start_method() == "forkserver"
+def test_there_is_no_server_until_it_is_trusted() -> None:
+    assert processes.context().get_start_method() == "spawn"
