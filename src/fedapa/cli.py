@@ -765,7 +765,7 @@ def _fail(sentence: str) -> None:
 
 def _get_workers_ready() -> None:
     """Let the processes that will train import torch while this one does."""
-    from fedapa.federation.engines.processes import get_ready
+    from fedapa.processes import get_ready
 
     get_ready()
 

@@ -10,17 +10,17 @@ Runs are independent, so each has a process of its own, and as many go on as the
 """
 
 import hashlib
-import multiprocessing
 import shutil
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from fedapa import processes
 from fedapa.algorithms import find
 from fedapa.algorithms.algorithm import Round, settings_of
 from fedapa.algorithms.fine_tuning import is_due
@@ -30,7 +30,6 @@ from fedapa.evaluation.record import LAST, dump
 from fedapa.evaluation.results import Outcome, Results, Row, Setting, outcome_at
 from fedapa.experiments.experiment import MODEL, Base, Case, Experiment, Nets, horizons
 from fedapa.federation import rounds
-from fedapa.federation.engines import processes
 from fedapa.federation.engines.in_process import InProcess, available_cores, start_worker
 from fedapa.federation.environment import environment
 from fedapa.federation.plan import Plan, differences, read_toml
@@ -287,33 +286,24 @@ def _carry_out(missing: Mapping[Path, Plan], workers: int, show: Show) -> None:
         return
     total = sum(plan.rounds for plan in missing.values())
     order = sorted(missing.items(), key=lambda item: (-_work(item[1]), item[0]))
-    others = {process.pid for process in multiprocessing.active_children()}
-    pool = ProcessPoolExecutor(
+    with processes.Workers(
         min(workers, len(missing)),
-        mp_context=processes.context(),
+        context=processes.importing_once(),
         initializer=start_worker,
         initargs=(processes.variables(),),
-    )
-    try:
-        jobs = {pool.submit(_one, plan.document(), folder): folder for folder, plan in order}
-        pending: set[Future[None]] = set(jobs)
+    ) as pool:
+        jobs = {folder: pool.submit(_one, plan.document(), folder) for folder, plan in order}
+        folders = {job.future: folder for folder, job in jobs.items()}
+        pending = set(folders)
         while pending:
             done, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
-            for job in done:
-                _finished(job, jobs[job])
+            for folder in sorted(folders[future] for future in done):
+                _finished(jobs[folder], folder)
             show(
                 f"{len(jobs) - len(pending)} of {len(jobs)} runs",
                 sum(min(_rounds_done(folder), plan.rounds) for folder, plan in missing.items()),
                 total,
             )
-    except BaseException:
-        # Nobody waits for runs of an experiment that is given up: they may train for minutes.
-        for process in multiprocessing.active_children():
-            if process.pid not in others:
-                process.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _work(plan: Plan) -> int:
@@ -322,7 +312,7 @@ def _work(plan: Plan) -> int:
     return plan.rounds * plan.training.epochs + extra
 
 
-def _finished(job: "Future[None]", folder: Path) -> None:
+def _finished(job: processes.Job[None], folder: Path) -> None:
     try:
         job.result()
     except BrokenProcessPool as error:

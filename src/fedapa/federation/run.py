@@ -28,12 +28,12 @@ from typing import Any, cast
 
 import filelock
 
+from fedapa import processes
 from fedapa.errors import PlanError, RunError
 from fedapa.evaluation.metrics import blind_scores
 from fedapa.evaluation.record import JsonLines, dump, summarise
 from fedapa.federation import rounds
 from fedapa.federation.checkpoint import Checkpoint
-from fedapa.federation.engines import processes
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
 from fedapa.federation.plan import Plan, differences, read_toml

@@ -7,11 +7,7 @@ of the takes differ. Everything in them is marked synthetic.
 
 import hashlib
 import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError, RunError, nearest
+from fedapa.processes import Workers
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Radio
 from fedapa.simulator.people import Motion
@@ -419,39 +416,23 @@ def run_tasks(
         for task in tasks:
             yield task, work(task)
         return
-    pool = ProcessPoolExecutor(
-        min(workers, len(tasks)),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin_worker,
-    )
-    try:
+    with Workers(
+        min(workers, len(tasks)), context=multiprocessing.get_context("spawn")
+    ) as processes:
         # Bounded lookahead: finished takes wait for the writer, not for the memory to fill.
-        waiting = [(task, pool.submit(work, task)) for task in tasks[: 2 * workers]]
+        waiting = [(task, processes.submit(work, task)) for task in tasks[: 2 * workers]]
         for upcoming in [*tasks[2 * workers :], *[None] * len(waiting)]:
-            task, future = waiting.pop(0)
-            if upcoming is not None:
-                waiting.append((upcoming, pool.submit(work, upcoming)))
-            yield task, future.result()
-    except BrokenProcessPool as error:
-        raise RunError(
-            "a worker died while it simulated a take, perhaps for lack of memory; "
-            "nothing was written; try again with fewer --workers"
-        ) from error
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _begin_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it however it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-
-    def end_with_parent() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+            task, job = waiting.pop(0)
+            try:
+                if upcoming is not None:
+                    waiting.append((upcoming, processes.submit(work, upcoming)))
+                made = job.result()
+            except BrokenProcessPool as error:
+                raise RunError(
+                    "a worker died while it simulated a take, perhaps for lack of memory; "
+                    "nothing was written; try again with fewer --workers"
+                ) from error
+            yield task, made
 
 
 def simulated_store(

@@ -7,24 +7,19 @@ same bytes. ``workers=0`` serves rooms one by one in this process, for debugging
 
 import contextlib
 import ctypes
-import multiprocessing
 import os
-import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import connection
 from pathlib import Path
 from types import TracebackType
 
 import torch
 
+from fedapa import processes
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
 from fedapa.errors import RunError
 from fedapa.federation import cohort
-from fedapa.federation.engines import processes
 from fedapa.federation.participant import Participant, Reply, Request
 from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Room
@@ -79,15 +74,13 @@ class InProcess:
         self._order = sorted(by_name, key=lambda name: (-_effort(by_name[name]), name))
         wanted = available_cores() if workers is None else workers
         self._workers = min(wanted, len(by_name))
-        self._pool: ProcessPoolExecutor | None = None
-        self._others: set[int | None] = set()
+        self._pool: processes.Workers | None = None
 
     def __enter__(self) -> "InProcess":
         if self._workers:
-            self._others = {process.pid for process in multiprocessing.active_children()}
-            self._pool = ProcessPoolExecutor(
+            self._pool = processes.Workers(
                 self._workers,
-                mp_context=processes.context(),
+                context=processes.importing_once(),
                 initializer=_start_worker,
                 initargs=(processes.variables(), self._served),
             )
@@ -99,14 +92,8 @@ class InProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._pool is None:
-            return
-        if kind is not None:
-            # Nobody waits for the rooms of a round that is given up: they may train for minutes.
-            for process in multiprocessing.active_children():
-                if process.pid not in self._others:
-                    process.terminate()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.__exit__(kind, error, trace)
 
     def roster(self) -> Roster:
         """The cards of all rooms, sorted by name."""
@@ -122,24 +109,22 @@ class InProcess:
                     for room in order
                 }
         else:
-            jobs = {room: self._pool.submit(_serve, room, round, requests[room]) for room in order}
-            replies = {room: _result(job, room, round) for room, job in jobs.items()}
+            try:
+                jobs = {
+                    room: self._pool.submit(_serve, room, round, requests[room]) for room in order
+                }
+                replies = {room: job.result() for room, job in jobs.items()}
+            except BrokenProcessPool as error:
+                raise RunError(
+                    f"round {round.number}: a worker process died; out of memory? Use fewer "
+                    "workers and resume. In a script of your own, call run() under "
+                    "if __name__ == '__main__':"
+                ) from error
         return {room: replies[room] for room in sorted(replies)}
 
 
 def _effort(room: Room) -> int:
     return room.card.flops * room.card.windows
-
-
-def _result(job: "Future[Reply]", room: str, round: Round) -> Reply:
-    try:
-        return job.result()
-    except BrokenProcessPool as error:
-        raise RunError(
-            f"round {round.number}: a worker process died while room '{room}' was asked for; out "
-            "of memory? Use fewer workers and resume. In a script of your own, call run() under "
-            "if __name__ == '__main__':"
-        ) from error
 
 
 @contextlib.contextmanager
@@ -166,8 +151,7 @@ def start_worker(variables: Mapping[str, str]) -> None:
     processes.take_variables(variables)
     torch.set_num_threads(1)
     keep_memory()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    processes.begin_worker()
 
 
 def keep_memory() -> None:
@@ -181,14 +165,6 @@ def keep_memory() -> None:
         system = ctypes.CDLL(None)
         system.mallopt(most_maps, 0)
         system.mallopt(trim_threshold, 2**31 - 1)
-
-
-def _die_with_parent() -> None:
-    """End this process when its parent is gone, even if that was killed without a chance to say."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
 
 
 def _serve(room: str, round: Round, request: Request) -> Reply:

@@ -1,0 +1,154 @@
+"""Worker processes: where they come from, what they send back, how they end.
+
+**Where from.** Importing torch takes more than a second. On Linux one process does it once, in the
+background while the command itself does, and workers are forked from that: it has no threads and
+no data, so nothing of the caller's is copied. Elsewhere every worker is spawned and imports for
+itself. This module imports nothing heavy: ``get_ready`` may be the first thing a command does.
+
+**What back.** A worker that dies half-way through sending a large result leaves
+``concurrent.futures`` reading for ever: it holds the pipe's other end open itself. So results go
+through files, and only their names, which the pipe takes in one piece, are sent.
+"""
+
+import multiprocessing
+import os
+import pickle
+import secrets
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import connection, forkserver
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+__all__ = [
+    "Job",
+    "Workers",
+    "begin_worker",
+    "get_ready",
+    "importing_once",
+    "take_variables",
+    "variables",
+]
+
+_IMPORTED = ("fedapa.federation.engines.in_process", "fedapa.models.kernels")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def importing_once() -> BaseContext:
+    """How to start workers that need torch."""
+    return multiprocessing.get_context("forkserver" if get_ready() else "spawn")
+
+
+def get_ready() -> bool:
+    """Begin to import what workers need; whether there is a process that does so."""
+    if sys.platform != "linux":
+        return False
+    try:
+        multiprocessing.set_forkserver_preload(list(_IMPORTED))
+        forkserver.ensure_running()
+    except OSError:  # no socket can be made, e.g. below a long path of temporary files
+        return False
+    return True
+
+
+def variables() -> dict[str, str]:
+    """The environment of this process, for workers: their server may be older than it."""
+    return dict(os.environ)
+
+
+def take_variables(given: Mapping[str, str]) -> None:
+    """In a worker: the environment of whoever asked for it."""
+    os.environ.clear()
+    os.environ.update(given)
+
+
+def begin_worker() -> None:
+    """In a worker: leave Ctrl-C to the parent, and end with it however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Job(Generic[_R]):
+    """Work of a process, done or not; ``future`` is for ``concurrent.futures.wait``."""
+
+    future: "Future[Path]"
+
+    def result(self) -> _R:
+        """Wait for the work and take what it returned; it can be taken once."""
+        path = self.future.result()
+        with path.open("rb") as kept:
+            returned: _R = pickle.load(kept)
+        path.unlink()
+        return returned
+
+
+class Workers:
+    """A pool of processes; as a context manager it ends them, at once when its block fails.
+
+    When a worker dies, ``Job.result`` raises ``BrokenProcessPool`` for whatever is not done.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        context: BaseContext,
+        initializer: Callable[..., None] = begin_worker,
+        initargs: tuple[Any, ...] = (),
+    ) -> None:
+        self._others = {process.pid for process in multiprocessing.active_children()}
+        self._results = tempfile.TemporaryDirectory(prefix="fedapa-", ignore_cleanup_errors=True)
+        self._pool = ProcessPoolExecutor(
+            number, mp_context=context, initializer=initializer, initargs=initargs
+        )
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            # Nobody waits for work that is given up: it may go on for minutes.
+            for process in multiprocessing.active_children():
+                if process.pid not in self._others:
+                    process.terminate()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._results.cleanup()
+
+    def submit(self, work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> "Job[_R]":
+        """Begin work in the next process that is free."""
+        folder = Path(self._results.name)
+        return Job(self._pool.submit(_keep, folder, work, args, kwargs))
+
+
+def _keep(
+    folder: Path,
+    work: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> Path:
+    returned = work(*args, **kwargs)
+    path = folder / secrets.token_hex(16)
+    with path.open("xb") as kept:
+        pickle.dump(returned, kept, protocol=pickle.HIGHEST_PROTOCOL)
+    return path
