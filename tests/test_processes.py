@@ -2,13 +2,14 @@
 
 import multiprocessing
 import os
-import pickle
 import signal
+import subprocess
 import sys
 import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import forkserver
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,11 @@ from fedapa import processes
 from fedapa.federation.engines.in_process import start_worker
 
 
-def _seen(name: str) -> tuple[str | None, bool]:
-    return os.environ.get(name), "torch" in sys.modules
+def _seen(name: str) -> bytes:
+    return f"{os.environ.get(name)} {'torch' in sys.modules}".encode()
 
 
-def _ask(name: str) -> tuple[str | None, bool]:
+def _ask(name: str) -> bytes:
     with processes.Workers(
         1,
         context=processes.importing_once(),
@@ -35,7 +36,7 @@ def test_workers_have_the_environment_of_whoever_asks(monkeypatch: pytest.Monkey
     processes.get_ready()  # the server is there before the variable is
     for value in ("one", "two"):
         monkeypatch.setenv("FEDAPA_TEST_VARIABLE", value)
-        assert _ask("FEDAPA_TEST_VARIABLE") == (value, True)
+        assert _ask("FEDAPA_TEST_VARIABLE") == f"{value} True".encode()
 
 
 def test_without_a_server_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,12 +46,17 @@ def test_without_a_server_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(forkserver, "ensure_running", refused)
     assert processes.importing_once().get_start_method() == "spawn"
     monkeypatch.setenv("FEDAPA_TEST_VARIABLE", "three")
-    assert _ask("FEDAPA_TEST_VARIABLE") == ("three", True)
+    assert _ask("FEDAPA_TEST_VARIABLE") == b"three True"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
 def test_on_linux_there_is_a_server() -> None:
     assert processes.importing_once().get_start_method() == "forkserver"
+
+
+def _sleep(seconds: float) -> bytes:
+    time.sleep(seconds)
+    return b""
 
 
 def _large(killed_after: float | None) -> bytes:
@@ -74,30 +80,74 @@ def test_a_worker_killed_while_it_sends_a_large_result_is_noticed(seconds: float
         except BrokenProcessPool:
             return
         with pytest.raises(BrokenProcessPool):  # it was quicker; its end is noticed all the same
-            workers.submit(time.sleep, 60).result()
+            workers.submit(_sleep, 60).result()
 
 
 def test_results_come_whole_and_leave_no_file() -> None:
     with processes.Workers(2, context=multiprocessing.get_context("spawn")) as workers:
         folder = Path(workers._results.name)
-        jobs = [workers.submit(divmod, number, 7) for number in range(20)]
-        assert [job.result() for job in jobs] == [divmod(number, 7) for number in range(20)]
+        jobs = [workers.submit(bytes, number) for number in range(20)]
+        assert [job.result() for job in jobs] == [bytes(number) for number in range(20)]
         assert not list(folder.iterdir())
-        failed = workers.submit(divmod, 1, 0)
-        with pytest.raises(ZeroDivisionError):
+        failed = workers.submit(bytes.fromhex, "no")
+        with pytest.raises(ValueError, match="non-hexadecimal"):
             failed.result()
     assert not folder.exists()
 
 
 def test_what_goes_through_the_pipe_is_written_in_one_piece(tmp_path: Path) -> None:
     sent = processes._keep(tmp_path, bytes, (10_000_000,), {})
-    assert len(pickle.dumps(sent)) < 4096  # PIPE_BUF: such a write is whole or absent
+    assert len(ForkingPickler.dumps(sent)) < 4096  # PIPE_BUF: such a write is whole or absent
 
 
 def test_given_up_work_ends_at_once() -> None:
     spawn = multiprocessing.get_context("spawn")
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt), processes.Workers(1, context=spawn) as workers:
-        workers.submit(time.sleep, 500)
+        workers.submit(_sleep, 500)
         raise KeyboardInterrupt
     assert time.monotonic() - begun < 100
+
+
+def test_results_of_a_killed_command_are_removed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import multiprocessing, os, signal\n"
+        "from fedapa.processes import Workers\n"
+        "if __name__ == '__main__':\n"
+        "    workers = Workers(1, context=multiprocessing.get_context('spawn'))\n"
+        "    workers.submit(bytes, 5).future.result()\n"
+        "    assert os.listdir(os.environ['TMPDIR'])\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    ended = subprocess.run([sys.executable, script], env={**os.environ, "TMPDIR": str(folder)})
+    assert ended.returncode == -signal.SIGKILL
+    for _ in range(200):
+        if not list(folder.glob("fedapa-*")):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"left behind: {list(folder.iterdir())}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no server")
+def test_the_server_is_deaf_to_interrupts_while_it_imports() -> None:
+    script = (
+        "import os, signal, time\n"
+        "from multiprocessing import forkserver\n"
+        "from fedapa.processes import get_ready\n"
+        "get_ready()\n"
+        "for _ in range(20):\n"
+        "    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGINT)\n"
+        "    time.sleep(0.05)\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(10)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('heard')\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "heard\n", "")

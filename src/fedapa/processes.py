@@ -7,25 +7,27 @@ itself. This module imports nothing heavy: ``get_ready`` may be the first thing 
 
 **What back.** A worker that dies half-way through sending a large result leaves
 ``concurrent.futures`` reading for ever: it holds the pipe's other end open itself. So results go
-through files, and only their names, which the pipe takes in one piece, are sent.
+through files, and only their names, which the pipe takes in one piece, are sent. They are bytes:
+who needs more has the codec of ``fedapa.payload``, and nothing is unpickled from a file.
 """
 
+import contextlib
 import multiprocessing
 import os
-import pickle
 import secrets
+import shutil
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import connection, forkserver
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ParamSpec
 
 __all__ = [
     "Job",
@@ -39,7 +41,6 @@ __all__ = [
 
 _IMPORTED = ("fedapa.federation.engines.in_process", "fedapa.models.kernels")
 _P = ParamSpec("_P")
-_R = TypeVar("_R")
 
 
 def importing_once() -> BaseContext:
@@ -53,10 +54,24 @@ def get_ready() -> bool:
         return False
     try:
         multiprocessing.set_forkserver_preload(list(_IMPORTED))
-        forkserver.ensure_running()
+        with _deaf():
+            forkserver.ensure_running()
     except OSError:  # no socket can be made, e.g. below a long path of temporary files
         return False
     return True
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Whatever starts now never hears Ctrl-C: the server would tell of it while it imports."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only there can it be set
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
 
 def variables() -> dict[str, str]:
@@ -70,6 +85,10 @@ def take_variables(given: Mapping[str, str]) -> None:
     os.environ.update(given)
 
 
+_RESULTS: Path | None = None
+"""In a worker: where results are put."""
+
+
 def begin_worker() -> None:
     """In a worker: leave Ctrl-C to the parent, and end with it however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -80,20 +99,21 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
+        if _RESULTS is not None:  # whoever would have removed them is gone
+            shutil.rmtree(_RESULTS, ignore_errors=True)
         os._exit(1)
 
 
 @dataclass(frozen=True, eq=False)
-class Job(Generic[_R]):
+class Job:
     """Work of a process, done or not; ``future`` is for ``concurrent.futures.wait``."""
 
     future: "Future[Path]"
 
-    def result(self) -> _R:
+    def result(self) -> bytes:
         """Wait for the work and take what it returned; it can be taken once."""
         path = self.future.result()
-        with path.open("rb") as kept:
-            returned: _R = pickle.load(kept)
+        returned = path.read_bytes()
         path.unlink()
         return returned
 
@@ -135,7 +155,7 @@ class Workers:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._results.cleanup()
 
-    def submit(self, work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> "Job[_R]":
+    def submit(self, work: Callable[_P, bytes], *args: _P.args, **kwargs: _P.kwargs) -> Job:
         """Begin work in the next process that is free."""
         folder = Path(self._results.name)
         return Job(self._pool.submit(_keep, folder, work, args, kwargs))
@@ -143,12 +163,12 @@ class Workers:
 
 def _keep(
     folder: Path,
-    work: Callable[..., object],
+    work: Callable[..., bytes],
     args: tuple[object, ...],
     kwargs: dict[str, object],
 ) -> Path:
-    returned = work(*args, **kwargs)
+    global _RESULTS
+    _RESULTS = folder
     path = folder / secrets.token_hex(16)
-    with path.open("xb") as kept:
-        pickle.dump(returned, kept, protocol=pickle.HIGHEST_PROTOCOL)
+    path.write_bytes(work(*args, **kwargs))
     return path

@@ -312,7 +312,7 @@ def _work(plan: Plan) -> int:
     return plan.rounds * plan.training.epochs + extra
 
 
-def _finished(job: processes.Job[None], folder: Path) -> None:
+def _finished(job: processes.Job, folder: Path) -> None:
     try:
         job.result()
     except BrokenProcessPool as error:
@@ -328,8 +328,9 @@ def _rounds_done(folder: Path) -> int:
         return 0
 
 
-def _one(document: Mapping[str, Any], folder: Path) -> None:
+def _one(document: Mapping[str, Any], folder: Path) -> bytes:
     run(Plan(**document), out=folder, resume=True, workers=0)
+    return b""  # what it made lies in its folder
 
 
 # ---- from runs to results -----------------------------------------------------------------------

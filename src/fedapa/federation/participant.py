@@ -7,7 +7,7 @@ trained twice; so updates are idempotent, and a run that is killed at any moment
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -23,7 +23,7 @@ from fedapa.payload import Array, Precision, Tree, Value, decode, digest, encode
 from fedapa.rooms.room import Room
 from fedapa.rooms.served import save_model
 
-__all__ = ["Participant", "Reply", "Request"]
+__all__ = ["Participant", "Reply", "Request", "decode_reply", "encode_reply"]
 
 
 @dataclass(frozen=True)
@@ -159,3 +159,14 @@ def _reply(tree: Tree) -> Reply:
         upload=None if upload is None else upload.tobytes(),
         report=cast(Mapping[str, float], tree["report"]),
     )
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """A reply as a frame, seconds and all."""
+    return encode({**_tree(reply), "seconds": dict(reply.seconds)})
+
+
+def decode_reply(frame: bytes) -> Reply:
+    """The reply in a frame of ``encode_reply``."""
+    tree = decode(frame, "reply of a worker")
+    return replace(_reply(tree), seconds=cast(Mapping[str, float], tree["seconds"]))

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError, RunError, nearest
+from fedapa.payload import Tree, decode, encode
 from fedapa.processes import Workers
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Radio
@@ -44,7 +44,6 @@ __all__ = [
     "write_simulated",
 ]
 
-_Made = TypeVar("_Made")
 
 _VERSION = 2
 """Raised when the same parameters give other numbers; part of every hash."""
@@ -319,19 +318,12 @@ def tasks_of(preset: Preset, *, seed: int, workers: int) -> list[Task]:
     ]
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    amplitude: npt.NDArray[np.uint16]
-    scale: float
-    timestamps: npt.NDArray[np.float64]
-
-
-def _record(task: Task) -> _Recorded:
+def _record(task: Task) -> bytes:
     where = f"room '{task.place.scene.room.name}', {task.count} people"
-    return _pack(clean(task.capture()), task.packets, where)
+    return encode(_pack(clean(task.capture()), task.packets, where))
 
 
-def _pack(cleaned: Amplitudes, packets: int, where: str) -> _Recorded:
+def _pack(cleaned: Amplitudes, packets: int, where: str) -> Tree:
     """The first ``packets`` of a cleaned take in sixteen bits of its own range.
 
     That is finer than the receiver's quantisation, and half of single precision.
@@ -344,7 +336,7 @@ def _pack(cleaned: Amplitudes, packets: int, where: str) -> _Recorded:
         )
     scale = float(amplitude.max()) / 65535
     packed = np.rint(amplitude * np.float32(1 / scale)).astype(np.uint16)
-    return _Recorded(packed, scale, cleaned.timestamps[:packets])
+    return {"amplitude": packed, "scale": scale, "timestamps": cleaned.timestamps[:packets]}
 
 
 def write_simulated(
@@ -393,24 +385,25 @@ def write_simulated(
                     "source": "SIMULATED by fedapa; not measured",
                 },
             )
-        for done, (task, recorded) in enumerate(run_tasks(_record, tasks, workers), 1):
+        for done, (task, frame) in enumerate(run_tasks(_record, tasks, workers), 1):
+            recorded: dict[str, Any] = decode(frame, "take of a worker")
             store.add_recording(
                 task.place.scene.room.name,
                 f"people {task.count:02d} day {task.day} take {task.number}",
                 label=task.count,
-                amplitude=recorded.amplitude,
-                timestamps=recorded.timestamps,
+                amplitude=recorded["amplitude"],
+                timestamps=recorded["timestamps"],
                 day=str(task.day),
                 rate=task.place.scene.radio.rate,
-                scale=recorded.scale,
+                scale=recorded["scale"],
             )
             if progress:
                 progress(done, len(tasks))
 
 
 def run_tasks(
-    work: Callable[[Task], _Made], tasks: Sequence[Task], workers: int
-) -> Iterator[tuple[Task, _Made]]:
+    work: Callable[[Task], bytes], tasks: Sequence[Task], workers: int
+) -> Iterator[tuple[Task, bytes]]:
     """Each task and what ``work`` makes of it, in order, by so many processes."""
     if workers == 1:
         for task in tasks:

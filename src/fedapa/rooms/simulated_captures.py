@@ -44,7 +44,7 @@ def write_simulated_captures(
                 progress(done, len(tasks))
 
 
-def _write(folder: Path, task: Task) -> None:
+def _write(folder: Path, task: Task) -> bytes:
     values = {
         "room": task.place.scene.room.name,
         "day": str(task.day),
@@ -52,3 +52,4 @@ def _write(folder: Path, task: Task) -> None:
         "take": str(task.number),
     }
     write_nexmon(task.capture(), folder / PATTERN.format(**values))
+    return b""

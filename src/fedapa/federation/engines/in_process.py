@@ -20,7 +20,13 @@ from fedapa import processes
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
 from fedapa.errors import RunError
 from fedapa.federation import cohort
-from fedapa.federation.participant import Participant, Reply, Request
+from fedapa.federation.participant import (
+    Participant,
+    Reply,
+    Request,
+    decode_reply,
+    encode_reply,
+)
 from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Room
 
@@ -113,7 +119,7 @@ class InProcess:
                 jobs = {
                     room: self._pool.submit(_serve, room, round, requests[room]) for room in order
                 }
-                replies = {room: job.result() for room, job in jobs.items()}
+                replies = {room: decode_reply(job.result()) for room, job in jobs.items()}
             except BrokenProcessPool as error:
                 raise RunError(
                     f"round {round.number}: a worker process died; out of memory? Use fewer "
@@ -167,7 +173,7 @@ def keep_memory() -> None:
         system.mallopt(trim_threshold, 2**31 - 1)
 
 
-def _serve(room: str, round: Round, request: Request) -> Reply:
+def _serve(room: str, round: Round, request: Request) -> bytes:
     if _SERVED is None:
         raise RunError("a worker was asked before it was started")
-    return _SERVED.participant(room).exchange(round, request)
+    return encode_reply(_SERVED.participant(room).exchange(round, request))
