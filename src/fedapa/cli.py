@@ -612,7 +612,8 @@ def reproduce_fig4(
     from fedapa.experiments.reproduce import fig4
     from fedapa.report.pictures import picture_kind
 
-    picture = out if out.suffix and not out.is_dir() else None
+    # A directory may be called "v0.1".
+    picture = out if out.suffix[1:].isalpha() and not out.is_dir() else None
     if picture is not None:
         picture_kind(picture)
     # The simulator's own name for the rooms of preset paper.

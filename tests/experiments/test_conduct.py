@@ -289,6 +289,10 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
 
     with pytest.raises(RunError, match="already holds results"):
         conduct(experiment, base, seeds=2, out=tmp_path / "cut")
+    with pytest.raises(
+        RunError, match=r"results\.json: also holds seed 1; ask for at least as much"
+    ):
+        conduct(experiment, base, seeds=1, out=tmp_path / "cut", resume=True)
     # Another experiment there finds its runs done: nothing is left to do.
     began = {path: path.stat().st_mtime_ns for path in (tmp_path / "cut" / "runs").iterdir()}
     shutil.copytree(tmp_path / "cut" / "runs", tmp_path / "new" / "runs")

@@ -55,6 +55,8 @@ def test_fig4_counts_windows_and_draws_them(tmp_path: Path) -> None:
     assert found["windows"]["bus"] == {"0": 16, "1": 16, "2": 16, "4": 16, "8": 12}
     assert "SIMULATED" in (tmp_path / "fig4.svg").read_text()
     assert "SIMULATED" in fedapa("reproduce", "fig4", "--preset", "smoke", cwd=tmp_path).stdout
+    fedapa("reproduce", "fig4", "--preset", "smoke", "--out", "v0.1", cwd=tmp_path)
+    assert (tmp_path / "v0.1" / "fig4" / "fig4.png").is_file()
     bad = fedapa("reproduce", "fig4", "--preset", "smoke", "--out", "a.bmp", cwd=tmp_path, code=2)
     assert ".png, .svg or .pdf" in one_sentence(bad)
 
@@ -68,6 +70,8 @@ def test_what_is_planned_is_what_is_made() -> None:
 def test_fig4_of_real_rooms_does_not_say_simulated(make_store: MakeStore, tmp_path: Path) -> None:
     found = distribution(make_store(), window=16)
     assert found.windows == {"cafe": {0: 12, 1: 12, 2: 12}, "hall": {0: 12, 2: 12}}
+    closer = distribution(make_store(name="again.h5"), window=16, stride=8)
+    assert closer.windows["hall"] == {0: 21, 2: 21}  # 7 in each of the 3 takes of 64 packets
     assert "SIMULATED" not in distribution_sheet(found).note
     picture = distribution_figure(
         found.windows, found.labels, caption=found.caption, synthetic=False

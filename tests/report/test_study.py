@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
@@ -186,6 +188,50 @@ def test_confusions_add_up_rooms_and_seeds(runs: Runs) -> None:
     assert share is not None
     assert np.asarray(share[0]).tolist() == [50, 50]
     assert np.ma.getmaskarray(share)[1].all() or np.isnan(np.asarray(share[1])).all()
+
+
+def test_classes_that_are_numbers_stand_in_their_order(runs: Runs) -> None:
+    local = runs["model", "local", 0]
+    small = replace(local, data={**local.data, "classes": ["1", "10", "2"]})
+    counted = [[1, 0, 0], [0, 2, 2], [0, 1, 3]]
+    one = replace(small, summary={**local.summary, "confusion": {"r": counted}})
+    axes = charts.confusions({"Local": [one]}).axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "10"]
+    assert np.asarray(axes.images[0].get_array()).tolist() == [
+        [100, 0, 0],
+        [0, 75, 25],
+        [0, 50, 50],
+    ]
+
+
+def test_a_row_has_one_colour_in_all_figures_and_none_twice_in_a_panel() -> None:
+    curves, bars = charts.convergence(many()), charts.room_bars(many(), 20, ["fedavg", "local"])
+    seen = {
+        each.get_label(): each.patches[0].get_facecolor()
+        for each in bars.axes[0].containers
+        if isinstance(each, BarContainer)
+    }
+    assert set(seen) == {"FedAvg", "Local"}
+    for axes in curves.axes:
+        colours = {
+            line.get_label(): line.get_color() for line in axes.lines if line.get_xydata().size > 4
+        }
+        named = {label: colour for label, colour in colours.items() if not label.startswith("_")}
+        assert len(set(named.values())) == len(named)
+        for label in seen.keys() & named.keys():
+            assert to_rgba(named[label]) == seen[label]
+
+
+def test_a_floor_far_below_the_curves_is_said_instead_of_drawn() -> None:
+    controls = many().rows[-4:-1]  # between 40 and 70 %
+    near, far = (
+        replace(many(), rows=[*controls, made.row("constant", "blind", {20: floor}, title="Guess")])
+        for floor in (0.3, 0.01)
+    )
+    for setting, drawn in ((near, True), (far, False)):
+        said = [text.get_text() for text in charts.convergence(setting).axes[0].get_legend().texts]
+        assert ("guess" in said) is drawn
+        assert ("(below: guess, 1.0 %)" in said) is not drawn
 
 
 def test_no_weights_no_chart(runs: Runs) -> None:

@@ -107,6 +107,7 @@ def conduct(
             missing[folders[key]] = _as_begun(folders[key], plan)
     if not resume:
         _refuse_leftovers(out, experiment, missing)
+    _refuse_less(out, experiment, seeds)
     _check(missing.values(), show)
     missing = {folder: _begin_with_shorter(folder, plan) for folder, plan in missing.items()}
     _carry_out(missing, available_cores() if workers is None else max(1, workers), show)
@@ -249,6 +250,22 @@ def _refuse_leftovers(out: Path, experiment: Experiment, missing: Mapping[Path, 
         raise RunError(
             f"{out}: holds {len(begun)} unfinished runs of this experiment (e.g. "
             f"{begun[0].name}); go on with --resume or choose another --out"
+        )
+
+
+def _refuse_less(out: Path, experiment: Experiment, seeds: int) -> None:
+    """Refuse to replace results by those of fewer seeds or settings: the rest would be lost."""
+    path = out / experiment.name / "results.json"
+    if not path.is_file():
+        return
+    found = Results.load(path)
+    asked = {nets.name for nets in experiment.settings}
+    lost = [setting.name for setting in found.settings if setting.name not in asked]
+    lost += [f"seed {seed}" for seed in found.seeds if seed >= seeds]
+    if lost:
+        raise RunError(
+            f"{path}: also holds {', '.join(lost)}; ask for at least as much, or choose another "
+            "--out"
         )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from fedapa.errors import DataError
 from fedapa.report.tables import Sheet
 from fedapa.rooms.simulated import Preset
+from fedapa.windows.slide import Cut, window_starts
 from fedapa.windows.store import Label, Store
 
 __all__ = ["Distribution", "distribution", "distribution_sheet", "planned"]
@@ -43,12 +44,15 @@ class Distribution:
         return tuple(sorted(found, key=lambda label: (isinstance(label, str), label)))
 
 
-def distribution(path: Path, *, window: int | None = None) -> Distribution:
+def distribution(
+    path: Path, *, window: int | None = None, stride: int | None = None
+) -> Distribution:
     """Count the windows that fit into each take of a store; no packet is read.
 
     Args:
         path: the store.
         window: packets of a window; the store's own recommendation if left out.
+        stride: packets from one window to the next; a window's length if left out.
     """
     with Store(path) as store:
         takes = {room: store.recordings(room) for room in store.rooms}
@@ -60,7 +64,7 @@ def distribution(path: Path, *, window: int | None = None) -> Distribution:
         for room, found in takes.items():
             counts: Counter[Label] = Counter()
             for take in found:
-                counts[take.label] += take.shape[0] // (1 if take.is_features else length or 1)
+                counts[take.label] += len(window_starts(take, Cut(length or 1, stride)))
             windows[room] = {
                 label: counts[label]
                 for label in sorted(counts, key=lambda label: (isinstance(label, str), label))

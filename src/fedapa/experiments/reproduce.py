@@ -282,13 +282,14 @@ def nets(
 def fig4(base: Base, out: Path, *, picture: Path | None = None) -> Reproduced:
     """The data distribution: table, picture and page, and the picture by another name if given."""
     data = base.plan.data
-    if base.file is None and data.window in (None, preset_of(data.simulated).window):
+    usual = preset_of(data.simulated).window
+    if base.file is None and data.window in (None, usual) and data.stride in (None, usual):
         found = planned(preset_of(data.simulated))
     elif base.file is None:
         store = simulated_store(data.simulated, data.simulated_seed)
-        found = distribution(store, window=data.window)
+        found = distribution(store, window=data.window, stride=data.stride)
     else:
-        found = distribution(Path(base.file), window=data.window)
+        found = distribution(Path(base.file), window=data.window, stride=data.stride)
     drawn = distribution_figure(
         found.windows, found.labels, caption=found.caption, synthetic=found.synthetic
     )

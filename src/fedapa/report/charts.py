@@ -53,6 +53,28 @@ _SMALL = 6.5
 """Points of the caption."""
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 _DASHES = ("-", "--", "-.", (0, (1, 1.2)), (0, (5, 1, 1, 1, 1, 1)))
+_COLOURS = (*PALETTE, "#882255", "#888888", "#999933")
+"""As many as a panel may hold: three of Tol's after Okabe and Ito's."""
+_PLACES = {
+    "fedapa": 0,
+    "local": 1,
+    "fedapa-self": 2,
+    "fedavg": 3,
+    "wifederated": 4,
+    "caring": 5,
+    "local-more-epochs": 6,
+    "pooled": 7,
+    "fedproto": 1,
+    "fedproto.nearest": 2,
+    "fedrep": 3,
+    "fedbn": 4,
+    "fedala": 5,
+    "fedamp": 6,
+    "moon": 7,
+    "fedpcl": 8,
+    "fedproc": 9,
+}
+"""Rows that look the same in every figure; those above and further methods share no panel."""
 _HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "oo")
 _TOGETHER = 8
 """Curves that one panel holds before it is split."""
@@ -76,9 +98,20 @@ def _drawn(height: float, said: str, *, width: float = _WIDTH) -> Iterator[Figur
         yield figure
 
 
+def _places(rows: Sequence[Row]) -> dict[str, int]:
+    """Which look each row has: its own where nobody took it, else the first that is free."""
+    found: dict[str, int] = {}
+    for row in sorted(rows, key=lambda row: row.name not in _PLACES):
+        taken = set(found.values())
+        free = (place for place in range(len(rows)) if place not in taken)
+        usual = _PLACES.get(row.name)
+        found[row.name] = next(free) if usual is None or usual in taken else usual
+    return found
+
+
 def _look(number: int) -> dict[str, Any]:
     return {
-        "color": PALETTE[number % len(PALETTE)],
+        "color": _COLOURS[number % len(_COLOURS)],
         "linestyle": _DASHES[number % len(_DASHES)],
         "marker": _MARKERS[number % len(_MARKERS)],
         "markersize": 4,
@@ -103,15 +136,17 @@ def convergence(setting: Setting) -> Figure:
             "More methods": [row for row in rows if row.group == "more" or row.name == REFERENCE],
         }
     said = (
-        f"Mean over rooms and seeds, band ± one standard deviation over seeds; each point the mean "
+        f"{setting.title}. Mean over rooms and seeds, band ± one standard deviation over seeds; "
+        f"each point the mean "
         f"of the last {LAST} rounds{_marks(rows)}. {caption(setting)}"
     )
     with _drawn(0.5 + 2.7 * len(panels), said) as figure:
         grid = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
         for axes, (title, chosen) in zip(grid, panels.items(), strict=True):
             others = [row for row in chosen if row.name != REFERENCE]
+            places = _places(chosen)
             for row in chosen:
-                _curve(axes, row, 0 if row.name == REFERENCE else 1 + others.index(row))
+                _curve(axes, row, places[row.name])
             _floor(axes, setting)
             last = max(max(map(len, _curves(row))) for row in (others or chosen))
             _mark_horizons(axes, setting, last)
@@ -136,7 +171,7 @@ def _curves(row: Row) -> list[Sequence[float]]:
 def _curve(axes: Axes, row: Row, number: int) -> None:
     curves = _curves(row)
     length = min(map(len, curves))
-    look = {**_look(number), "linewidth": 2.0 if number == 0 else 1.2, "label": row.title}
+    look = {**_look(number), "linewidth": 2.0 if row.name == REFERENCE else 1.2, "label": row.title}
     scored = row.outcomes[0].scored
     if scored is not None:
         at = np.asarray([each for each in scored if each <= length], np.int64)
@@ -159,10 +194,14 @@ def _floor(axes: Axes, setting: Setting) -> None:
     """What a constant answer reaches."""
     row = setting.row("constant")
     values = None if row is None else row.metrics(setting.rounds, "accuracy")
-    if row is not None and values is not None:
-        axes.axhline(
-            100 * float(np.mean(values)), color="#555555", lw=0.9, ls=":", label=row.title.lower()
-        )
+    if row is None or values is None:
+        return
+    floor = 100 * float(np.mean(values))
+    low, high = axes.get_ylim()
+    if low - floor < high - low:
+        axes.axhline(floor, color="#555555", lw=0.9, ls=":", label=row.title.lower())
+    else:  # a line so far below would leave the curves no room
+        axes.plot([], [], " ", label=f"(below: {row.title.lower()}, {floor:.1f} %)")
 
 
 def _mark_horizons(axes: Axes, setting: Setting, last: int) -> None:
@@ -197,10 +236,12 @@ def room_bars(setting: Setting, horizon: int, chosen: Sequence[str]) -> Figure:
     width = 0.84 / max(1, len(shown))
     several = any(len(row.outcomes) > 1 for row in shown)
     spoken = "Mean over seeds, whiskers ± one standard deviation over seeds. " if several else ""
-    with _drawn(3.1, spoken + caption(setting, horizon)) as figure:
+    with _drawn(3.1, f"{setting.title}. {spoken}{caption(setting, horizon)}") as figure:
         axes = figure.subplots()
         axes.grid(visible=False, axis="x")
+        places = _places(shown)
         for number, row in enumerate(shown):
+            look = places[row.name]
             values = np.asarray([row.room(horizon, room, "accuracy") for room in rooms])
             place = np.arange(len(rooms)) + (number - (len(shown) - 1) / 2) * width
             axes.bar(
@@ -209,8 +250,8 @@ def room_bars(setting: Setting, horizon: int, chosen: Sequence[str]) -> Figure:
                 0.94 * width,
                 yerr=100 * values.std(axis=1, ddof=1) if values.shape[1] > 1 else None,
                 error_kw={"elinewidth": 0.9, "capsize": 1.5, "ecolor": "#222222"},
-                color=PALETTE[number % len(PALETTE)],
-                hatch=_HATCHES[number % len(_HATCHES)],
+                color=_COLOURS[look % len(_COLOURS)],
+                hatch=_HATCHES[look % len(_HATCHES)],
                 edgecolor="white",
                 linewidth=0.5,
                 label=row.title,
@@ -263,17 +304,22 @@ def _class_names(classes: Sequence[Any], most: int = 16) -> list[str]:
     return [name if len(name) <= most else f"{name[: most - 1]}…" for name in names]
 
 
-def confusions(runs: Mapping[str, Sequence[Run]]) -> Figure:
-    """What was taken for what, by title: windows of all rooms and seeds, a row is 100 %."""
+def confusions(runs: Mapping[str, Sequence[Run]], about: str = "") -> Figure:
+    """What was taken for what, by title: windows of all rooms and seeds, a row is 100 %.
+
+    ``about`` begins the caption. Classes that are numbers stand in the order of numbers.
+    """
     first = next(iter(runs.values()))[0]
-    classes = _class_names(first.data["classes"])
+    order = sorted(range(len(first.data["classes"])), key=lambda at: _natural(first, at))
+    classes = _class_names([first.data["classes"][at] for at in order])
     columns = min(3, len(runs))
     deep = math.ceil(len(runs) / columns)
     long = max(map(len, classes))
     side = (_WIDTH - 1.0 - (0.07 * long if long > 3 else 0)) / columns
     seeds = sorted({run.plan.seed for each in runs.values() for run in each})
     said = (
-        f"Test windows of all rooms and seeds after each run's last round; a row adds up to 100 %, "
+        f"{about + '. ' if about else ''}Test windows of all rooms and seeds after each run's last "
+        f"round; a row adds up to 100 %, "
         f"a grey one has no test window. {_run_caption(first, seeds)}"
     )
     height = deep * (min(side, 3.0) + (0.075 * long if long > 3 else 0.1) + 0.5) + 0.4
@@ -283,7 +329,7 @@ def confusions(runs: Mapping[str, Sequence[Run]]) -> Figure:
             axes.set_visible(False)
         for axes, (title, each) in zip(grid.flat, runs.items(), strict=False):
             axes.set_visible(True)
-            image = _confusion(axes, each, classes)
+            image = _confusion(axes, each, order, classes)
             last = sorted({len(run.records) for run in each})
             axes.set_title(f"{title}, after round {' or '.join(map(str, last))}")
             axes.set_xlabel("predicted")
@@ -293,22 +339,30 @@ def confusions(runs: Mapping[str, Sequence[Run]]) -> Figure:
         return figure
 
 
-def _confusion(axes: Axes, runs: Sequence[Run], classes: Sequence[str]) -> Any:
+def _natural(run: Run, place: int) -> tuple[int, float, str]:
+    label = str(run.data["classes"][place])
+    return (0, float(label), "") if label.isdecimal() else (1, 0.0, label)
+
+
+def _confusion(
+    axes: Axes, runs: Sequence[Run], order: Sequence[int], classes: Sequence[str]
+) -> Any:
     counted = np.sum(
         [np.asarray(matrix) for run in runs for matrix in run.summary["confusion"].values()], axis=0
-    )
+    )[np.ix_(order, order)]
     whole = counted.sum(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
         share = np.where(whole > 0, 100 * counted / np.maximum(whole, 1), np.nan)  # (C, C)
     axes.grid(visible=False)
     axes.set_facecolor("#dddddd")
     image = axes.imshow(share, cmap="cividis", vmin=0, vmax=100)
-    every = max(1, math.ceil(len(classes) / 12)) if max(map(len, classes)) <= 3 else 1
+    every = max(1, math.ceil(len(classes) / 24)) if max(map(len, classes)) <= 3 else 1
     places = range(0, len(classes), every)
     shown = [classes[place] for place in places]
     upright = max(map(len, classes)) > 3
-    axes.set_xticks(places, shown, rotation=90 if upright else 0, fontsize=7)
-    axes.set_yticks(places, shown, fontsize=7)
+    size = 7 if len(places) <= 12 else 5.5
+    axes.set_xticks(places, shown, rotation=90 if upright else 0, fontsize=size)
+    axes.set_yticks(places, shown, fontsize=size)
     if len(classes) <= 8:
         for row, column in np.ndindex(share.shape):
             if np.isfinite(share[row, column]):
@@ -326,9 +380,11 @@ def _confusion(axes: Axes, runs: Sequence[Run], classes: Sequence[str]) -> Any:
 
 def _run_caption(run: Run, seeds: Sequence[int]) -> str:
     kind = "SIMULATED data" if run.synthetic else "real data"
+    shape = " × ".join(map(str, run.data["window_shape"]))
     return (
-        f"{kind}: {run.data['source'].rpartition('/')[2]} · {len(run.data['rooms'])} rooms · split "
-        f"{run.data['split']} · seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+        f"{kind}: {run.data['source'].rpartition('/')[2]} · {len(run.data['rooms'])} rooms, "
+        f"windows of {shape} · split {run.data['split']} · seed{'s' if len(seeds) > 1 else ''} "
+        f"{', '.join(map(str, seeds))}"
     )
 
 
@@ -337,6 +393,8 @@ def _run_caption(run: Run, seeds: Sequence[int]) -> str:
 
 def weights_over_time(run: Run, title: str = "") -> Figure | None:
     """Who takes how much of whom: matrices from the first to the last round, and lines below.
+
+    ``title`` begins the caption.
 
     Self-weight is what a room gives itself, entropy how evenly it takes: log N is evenly from all.
     None where a run recorded no weights.
@@ -491,7 +549,7 @@ def sweep(results: Results, setting: Setting, horizon: int | None = None) -> Fig
     at = setting.rounds if horizon is None else horizon
     rows = [row for row in setting.rows if row.value is not None]
     said = (
-        f"Mean over seeds ± one standard deviation, small dots are seeds"
+        f"{setting.title}. Mean over seeds ± one standard deviation, small dots are seeds"
         f"{', the ring is the default' if any(map(is_default, rows)) else ''}. "
         f"{caption(setting, at)}"
     )
@@ -530,7 +588,8 @@ def participation(results: Results, setting: Setting, horizon: int | None = None
     at = setting.rounds if horizon is None else horizon
     found = lines(setting)
     said = (
-        f"Mean over seeds ± one standard deviation; lines are set apart a little where they would "
+        f"{setting.title}. Mean over seeds ± one standard deviation; lines are set apart a little "
+        f"where they would "
         f"meet. {caption(setting, at)}"
     )
     ticks = sorted({float(row.value) for rows in found.values() for row in rows if row.value})

@@ -243,9 +243,22 @@ def horizons(setting: Setting) -> Sheet:
             ]
             for row in shown
         ],
-        note=_sentences(_over_seeds(setting), *_improving(setting), caption(setting)),
+        note=_sentences(
+            _over_seeds(setting), *_improving(setting), *_scored_alone(setting), caption(setting)
+        ),
         breaks=_breaks(shown),
     )
+
+
+def _scored_alone(setting: Setting) -> list[str]:
+    """Whose figures are not means of five rounds before the last horizon."""
+    alone = [row.title for row in grouped(setting.rows) if row.outcomes[0].scored is not None]
+    if not alone:
+        return []
+    return [
+        f"{' and '.join(alone)}: scored where copies are tuned; before {setting.rounds} rounds the "
+        "figure is that of the last such round alone"
+    ]
 
 
 def _improving(setting: Setting) -> list[str]:
@@ -300,7 +313,11 @@ def differences(
         title=f"{setting.title}, {mine.title} minus each other row: {what}",
         headings=["Against", *(name for _ in setting.horizons for name in under)],
         rows=rows,
-        note=_sentences(*_reading(len(mine.outcomes), compared, led=led), caption(setting)),
+        note=_sentences(
+            *_reading(len(mine.outcomes), compared, led=led),
+            *_scored_alone(setting),
+            caption(setting),
+        ),
         breaks=_breaks(shown),
         spans=[
             ("", 1),
@@ -396,6 +413,8 @@ def reach(setting: Setting, accuracies: Sequence[float] | None = None) -> Sheet 
         for row in grouped(setting.rows)
         if row.group != "blind" and all(_has_curve(outcome) for outcome in row.outcomes)
     ]
+    left_out = [row.title for row in grouped(setting.rows) if row.group != "blind"]
+    left_out = [title for title in left_out if title not in {row.title for row in shown}]
     if not wanted or not shown:
         return None
     return Sheet(
@@ -409,6 +428,7 @@ def reach(setting: Setting, accuracies: Sequence[float] | None = None) -> Sheet 
             f"The first round whose mean of {LAST} rounds is that good, mean over the seeds that "
             "got there; in brackets how many did where not all did, – where none did",
             "A row that ran longer had more time to get there",
+            f"Not followed round by round: {'; '.join(left_out)}" if left_out else "",
             caption(setting),
         ),
         breaks=_breaks(shown),

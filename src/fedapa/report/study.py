@@ -247,7 +247,7 @@ def _confused(report: _Report, setting: Setting, runs: Runs) -> None:
     if found:
         report.heading(3, "What was taken for what")
         about = f"Confusion matrices, {setting.title}"
-        report.figure(f"{setting.name}-confusion", charts.confusions(found), about)
+        report.figure(f"{setting.name}-confusion", charts.confusions(found, setting.title), about)
 
 
 def _runs_of(setting: Setting, name: str, runs: Runs) -> list[Run]:
@@ -260,7 +260,7 @@ def _weighed(report: _Report, setting: Setting, runs: Runs) -> None:
     """The weights between rooms of the reference's first seed, or of the first row that has any."""
     for row in sorted(setting.rows, key=lambda row: row.name != sheets.REFERENCE):
         for run in _runs_of(setting, row.name, runs)[:1]:
-            figure = charts.weights_over_time(run, row.title)
+            figure = charts.weights_over_time(run, f"{setting.title}. {row.title}")
             if figure is not None:
                 report.heading(3, f"Who learns from whom ({row.title})")
                 about = f"Weights between rooms over time, {setting.title}"
@@ -287,9 +287,10 @@ def _mapped(report: _Report, setting: Setting, runs: Runs) -> None:
         report.say(f"There is no map: {error}.", note=True)
         return
     said = (
-        "t-SNE of the unit-length embeddings of all rooms' test windows after each run's last "
-        "round, and of the class means of their train windows (prototypes); distances between far "
-        f"groups mean nothing. {sheets.caption(setting)} · drawn for seed {found[0][1].plan.seed}"
+        f"{setting.title}. t-SNE of the unit-length embeddings of all rooms' test windows after "
+        "each run's last round, and of the class means of their train windows (prototypes); "
+        "distances between far groups mean nothing. "
+        f"{sheets.caption(setting)} · drawn for seed {found[0][1].plan.seed}"
     )
     about = f"Embedding map, {setting.title}"
     report.figure(f"{setting.name}-embedding", charts.embedding_map(panels, said), about)

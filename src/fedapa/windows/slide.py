@@ -22,7 +22,14 @@ from fedapa.errors import DataError
 from fedapa.files import aside, write_text
 from fedapa.windows.store import Label, Recording, Store
 
-__all__ = ["Cut", "RoomWindows", "cache_folder", "cut_recording", "materialise"]
+__all__ = [
+    "Cut",
+    "RoomWindows",
+    "cache_folder",
+    "cut_recording",
+    "materialise",
+    "window_starts",
+]
 
 _VERSION = 1  # part of the cache key: raise it when the same cut gives other numbers
 
@@ -79,8 +86,6 @@ def materialise(
 ) -> tuple[RoomWindows, ...]:
     """The windows of every room in a store, cut once and cached; sorted by room."""
     with Store(path) as store:
-        if not store.rooms:
-            raise DataError(f"{path}: holds no rooms")
         folder = cache_folder() / "windows" / _cache_key(path, cut)
         index = folder / "index.json"
         if not index.is_file():
@@ -122,7 +127,9 @@ def _cut_room(store: Store, room: str, cut: Cut, target: Path) -> dict[str, Any]
     kinds = {recording.is_features for recording in recordings}
     if len(kinds) > 1:
         raise DataError(f"{store.path}: room '{room}' mixes packets and features; split it in two")
-    pieces = [(recording, start) for recording in recordings for start in _starts(recording, cut)]
+    pieces = [
+        (recording, start) for recording in recordings for start in window_starts(recording, cut)
+    ]
     if not pieces:
         longest = max((recording.shape[0] for recording in recordings), default=0)
         raise DataError(
@@ -185,7 +192,8 @@ def _shorten(path: Path, rows: int) -> None:
         np.save(file, kept)
 
 
-def _starts(recording: Recording, cut: Cut) -> range:
+def window_starts(recording: Recording, cut: Cut) -> range:
+    """The rows at which windows begin."""
     if recording.is_features:
         return range(recording.shape[0])
     return range(0, recording.shape[0] - cut.length + 1, cut.stride or cut.length)

@@ -87,6 +87,9 @@ class Store:
         if (version := self._file.attrs.get("version", 0)) != _VERSION:
             self._file.close()
             raise DataError(f"{self.path}: store version {version}, this fedapa reads {_VERSION}")
+        if not len(self._file):
+            self._file.close()
+            raise DataError(f"{self.path}: holds no rooms")
 
     def __enter__(self) -> "Store":
         return self
