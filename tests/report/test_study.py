@@ -226,7 +226,7 @@ def test_a_floor_far_below_the_curves_is_said_instead_of_drawn() -> None:
     controls = many().rows[-4:-1]  # between 40 and 70 %
     near, far = (
         replace(many(), rows=[*controls, made.row("constant", "blind", {20: floor}, title="Guess")])
-        for floor in (0.3, 0.01)
+        for floor in (0.37, 0.01)
     )
     for setting, drawn in ((near, True), (far, False)):
         said = [text.get_text() for text in charts.convergence(setting).axes[0].get_legend().texts]

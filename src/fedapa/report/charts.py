@@ -78,6 +78,8 @@ _PLACES = {
 _HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "oo")
 _TOGETHER = 8
 """Curves that one panel holds before it is split."""
+_STRETCH = 0.25
+"""How much longer an axis may become for a floor below the curves."""
 _ACCURACY = "test accuracy (%)"
 
 _Floats = npt.NDArray[np.float64]
@@ -198,7 +200,7 @@ def _floor(axes: Axes, setting: Setting) -> None:
         return
     floor = 100 * float(np.mean(values))
     low, high = axes.get_ylim()
-    if low - floor < high - low:
+    if low - floor < _STRETCH * (high - low):
         axes.axhline(floor, color="#555555", lw=0.9, ls=":", label=row.title.lower())
     else:  # a line so far below would leave the curves no room
         axes.plot([], [], " ", label=f"(below: {row.title.lower()}, {floor:.1f} %)")
@@ -275,7 +277,8 @@ def room_bars(setting: Setting, horizon: int, chosen: Sequence[str]) -> Figure:
         axes.set_xticks(range(len(rooms)), labels, fontsize=_SMALL if crowded else None)
         if len(rooms) > 7:
             axes.tick_params(axis="x", rotation=40)
-        axes.set(ylabel=_ACCURACY, ylim=(0, 100))
+        top = max(1.0, axes.dataLim.y1)  # whiskers and all
+        axes.set(ylabel=_ACCURACY, ylim=(0, min(100, 10 * math.ceil(1.02 * top / 10))))
         handles, names = axes.get_legend_handles_labels()
         first = len(names) - len(shown)  # lines come before bars; the floor belongs last
         figure.legend(
