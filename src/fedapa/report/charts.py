@@ -62,7 +62,7 @@ _PLACES = {
     "fedavg": 3,
     "wifederated": 4,
     "caring": 5,
-    "local-more-epochs": 6,
+    "local-more-epochs": 8,  # grey: a black bar hides its whisker
     "pooled": 7,
     "fedproto": 1,
     "fedproto.nearest": 2,
