@@ -59,6 +59,10 @@ LongRounds = Annotated[
     int | None,
     typer.Option(min=0, help="Of the long horizon; default: four times the rounds. 0: none."),
 ]
+AllLong = Annotated[
+    bool,
+    typer.Option("--all-long", help="All methods run to the long horizon, where that can be."),
+]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with what --out holds; afresh if it is empty.")
 ]
@@ -399,6 +403,7 @@ def compare(
     split: SplitKind = None,
     rounds: Rounds = None,
     long_rounds: LongRounds = None,
+    all_long: AllLong = False,
     change: Changes = None,
     out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("runs/compare"),
     resume: Resume = False,
@@ -411,7 +416,7 @@ def compare(
     """
     from fedapa.experiments.compare import compare as carry_out
 
-    base = _base(preset, str(data), split, rounds, long_rounds, change)
+    base = _base(preset, str(data), split, rounds, long_rounds, change, all_long=all_long)
     with _stages() as show:
         done = carry_out(
             base,
@@ -649,6 +654,7 @@ def _experiment_command(name: str, about: str) -> None:
         ] = None,
         rounds: Rounds = None,
         long_rounds: LongRounds = None,
+        all_long: AllLong = False,
         change: Changes = None,
         out: Annotated[
             Path, typer.Option(help="Directory; experiments there share their runs.")
@@ -659,7 +665,7 @@ def _experiment_command(name: str, about: str) -> None:
     ) -> None:
         from fedapa.experiments import reproduce as experiments
 
-        base = _base(preset, data, split, rounds, long_rounds, change)
+        base = _base(preset, data, split, rounds, long_rounds, change, all_long=all_long)
         with _stages() as show:
             done = experiments.reproduce(
                 name,
@@ -818,6 +824,8 @@ def _base(
     rounds: int | None,
     long_rounds: int | None,
     change: list[str] | None,
+    *,
+    all_long: bool = False,
 ) -> "Base":
     from fedapa.experiments.experiment import Base
 
@@ -827,6 +835,7 @@ def _base(
         split=split,
         rounds=rounds,
         long_rounds=long_rounds,
+        all_long=all_long,
         changes=tuple(_assignment(text) for text in change or []),
     )
 

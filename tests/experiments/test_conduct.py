@@ -127,6 +127,19 @@ def test_horizons_are_a_quarter_half_all_and_long():
         _ = Base("quick", long_rounds=20).longest
 
 
+def test_all_rows_run_long_on_request_but_those_that_plan_ahead():
+    for everybody, long in ((False, {"local", "fedapa", "fedapa-self"}), (True, None)):
+        base = Base("quick", all_long=everybody)
+        rounds = {
+            case.name: TABLE1.plan(base, MODEL, case, 0).rounds for case in TABLE1.cases(base.plan)
+        }
+        ahead = {"fedproc", "wifederated", "local-more-epochs"}
+        assert {name for name, each in rounds.items() if each == 120} == (
+            long or rounds.keys() - ahead
+        )
+        assert set(rounds.values()) == {30, 120}
+
+
 def test_the_long_run_has_the_short_ones_settings():
     """Its first rounds are the short run's: only then is it read at earlier horizons too."""
     base = Base("quick")

@@ -72,6 +72,8 @@ class Base:
     """More or fewer than the preset's; the warm-up stays a quarter of them."""
     long_rounds: int | None = None
     """Of the long horizon; by default four times the rounds, 0 for none."""
+    all_long: bool = False
+    """Whether all rows run to the long horizon that can; not only those that carry the claim."""
     changes: Sequence[Mapping[str, Any]] = ()
     """Any other keys, but for those that experiments decide themselves."""
 
@@ -162,9 +164,12 @@ class Experiment:
             {"seed": seed, "model": {"architecture": architecture}},
             case.change,
         ]
-        if case.long and base.longest is not None:
-            layers.append({"rounds": base.longest})
-        return Plan.of(*layers)
+        plan = Plan.of(*layers)
+        # First rounds that are others when more are to follow belong to the usual number of them.
+        asked = base.all_long and not find(plan.algorithm["name"]).plans_ahead
+        if base.longest is None or not (case.long or asked):
+            return plan
+        return Plan.of(*layers, {"rounds": base.longest})
 
     def title_of(self, case: Case) -> str:
         """What to call a case."""
