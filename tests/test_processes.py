@@ -16,6 +16,7 @@ import pytest
 
 from fedapa import processes
 from fedapa.federation.engines.in_process import start_worker
+from tests.conftest import hear_ctrl_c
 
 
 def _seen(name: str) -> bytes:
@@ -148,6 +149,10 @@ def test_the_server_is_deaf_to_interrupts_while_it_imports() -> None:
         "    print('heard')\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=hear_ctrl_c,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "heard\n", "")
