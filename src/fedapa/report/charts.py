@@ -313,8 +313,8 @@ def confusions(runs: Mapping[str, Sequence[Run]], about: str = "") -> Figure:
     ``about`` begins the caption. Classes that are numbers stand in the order of numbers.
     """
     first = next(iter(runs.values()))[0]
-    order = sorted(range(len(first.data["classes"])), key=lambda at: _natural(first, at))
-    classes = _class_names([first.data["classes"][at] for at in order])
+    order = _natural_order(first.data["classes"])
+    classes = _class_names([first.data["classes"][place] for place in order])
     columns = min(3, len(runs))
     deep = math.ceil(len(runs) / columns)
     long = max(map(len, classes))
@@ -342,9 +342,14 @@ def confusions(runs: Mapping[str, Sequence[Run]], about: str = "") -> Figure:
         return figure
 
 
-def _natural(run: Run, place: int) -> tuple[int, float, str]:
-    label = str(run.data["classes"][place])
-    return (0, float(label), "") if label.isdecimal() else (1, 0.0, label)
+def _natural_order(classes: Sequence[Any]) -> list[int]:
+    """Places of classes, numbers by size and before words: 1, 2, 10 and not 1, 10, 2."""
+
+    def natural(place: int) -> tuple[int, float, str]:
+        label = str(classes[place])
+        return (0, float(label), "") if label.isdecimal() else (1, 0.0, label)
+
+    return sorted(range(len(classes)), key=natural)
 
 
 def _confusion(
@@ -474,7 +479,9 @@ def embedding_map(panels: Sequence[Embedding], said: str = "") -> Figure:
     Prototypes, where there are any, are larger and outlined.
     """
     first = panels[0]
-    classes = _class_names(first.classes)
+    order = _natural_order(first.classes)
+    rank = np.argsort(order)
+    classes = _class_names([first.classes[place] for place in order])
     rooms = sorted({name for panel in panels for name in panel.rooms})
     colours = matplotlib.colormaps["viridis"].resampled(len(classes))
     scale = BoundaryNorm(np.arange(len(classes) + 1) - 0.5, len(classes))
@@ -506,7 +513,7 @@ def embedding_map(panels: Sequence[Embedding], said: str = "") -> Figure:
                         axes.scatter(
                             points[here, 0],
                             points[here, 1],
-                            c=labels[here],
+                            c=rank[labels[here]],
                             cmap=colours,
                             norm=scale,
                             marker=marker,
