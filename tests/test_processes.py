@@ -1,4 +1,4 @@
-"""Workers come from a server that has imported everything, or are spawned where there is none."""
+"""Worker processes: where they come from, that their results arrive, that they end."""
 
 import multiprocessing
 import os

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from multiprocessing import connection, forkserver
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ParamSpec
 
 __all__ = [
@@ -141,12 +140,7 @@ class Workers:
     def __enter__(self) -> "Workers":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             # Nobody waits for work that is given up: it may go on for minutes.
             for process in multiprocessing.active_children():

@@ -22,7 +22,7 @@ from fedapa.evaluation.results import Results, Row, Setting
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.report import charts
-from fedapa.report.embedding import embed, project
+from fedapa.report.embedding import Embedding, embed, project
 from fedapa.report.figures import families, svg
 from fedapa.report.study import write_index, write_study
 from tests.conftest import MakeStore
@@ -202,6 +202,17 @@ def test_classes_that_are_numbers_stand_in_their_order(runs: Runs) -> None:
         [0, 75, 25],
         [0, 50, 50],
     ]
+
+
+def test_maps_order_classes_as_numbers_too() -> None:
+    points, labels = np.asarray([[0.0, 0], [1, 0], [2, 0]]), np.asarray([0, 1, 2])
+    panel = Embedding(
+        "Local", points, labels, ["r"] * 3, ["1", "10", "2"], np.empty((0, 2)), labels[:0], []
+    )
+    figure = charts.embedding_map([panel], "SIMULATED")
+    assert np.asarray(figure.axes[0].collections[0].get_array()).tolist() == [0, 2, 1]
+    bar = figure.axes[-1]
+    assert [tick.get_text() for tick in bar.get_yticklabels()] == ["1", "2", "10"]
 
 
 def test_a_row_has_one_colour_in_all_figures_and_none_twice_in_a_panel() -> None:

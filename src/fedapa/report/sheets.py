@@ -413,8 +413,9 @@ def reach(setting: Setting, accuracies: Sequence[float] | None = None) -> Sheet 
         for row in grouped(setting.rows)
         if row.group != "blind" and all(_has_curve(outcome) for outcome in row.outcomes)
     ]
-    left_out = [row.title for row in grouped(setting.rows) if row.group != "blind"]
-    left_out = [title for title in left_out if title not in {row.title for row in shown}]
+    left_out = [
+        row.title for row in grouped(setting.rows) if row.group != "blind" and row not in shown
+    ]
     if not wanted or not shown:
         return None
     return Sheet(
