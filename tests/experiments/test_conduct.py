@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.report.sheets import caption
+from fedapa.rooms.simulated import preset_of
 from tests.conftest import MakeStore
 
 TINY = Nets("tiny", "tiny nets", "tiny")
@@ -138,6 +140,12 @@ def test_all_rows_run_long_on_request_but_those_that_plan_ahead():
             long or rounds.keys() - ahead
         )
         assert set(rounds.values()) == {30, 120}
+
+
+def test_a_file_has_its_own_windows_under_every_preset():
+    """The simulated rooms recommend theirs; a preset's would override what a store says."""
+    assert [Base(name).plan.data.window for name in ("smoke", "quick", "paper")] == [None] * 3
+    assert preset_of(Base("paper").plan.data.simulated).window == 1000
 
 
 def test_the_long_run_has_the_short_ones_settings():
@@ -306,6 +314,9 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
         RunError, match=r"results\.json: also holds seed 1; ask for at least as much"
     ):
         conduct(experiment, base, seeds=1, out=tmp_path / "cut", resume=True)
+    fewer = replace(experiment, cases=lambda _: cases_of("local", group="paper", long=True))
+    with pytest.raises(RunError, match="also holds fedapa;"):
+        conduct(fewer, base, seeds=2, out=tmp_path / "cut", resume=True)
     # Another experiment there finds its runs done: nothing is left to do.
     began = {path: path.stat().st_mtime_ns for path in (tmp_path / "cut" / "runs").iterdir()}
     shutil.copytree(tmp_path / "cut" / "runs", tmp_path / "new" / "runs")

@@ -107,7 +107,7 @@ def conduct(
             missing[folders[key]] = _as_begun(folders[key], plan)
     if not resume:
         _refuse_leftovers(out, experiment, missing)
-    _refuse_less(out, experiment, seeds)
+    _refuse_less(out, experiment, base, seeds)
     _check(missing.values(), show)
     missing = {folder: _begin_with_shorter(folder, plan) for folder, plan in missing.items()}
     _carry_out(missing, available_cores() if workers is None else max(1, workers), show)
@@ -253,14 +253,22 @@ def _refuse_leftovers(out: Path, experiment: Experiment, missing: Mapping[Path, 
         )
 
 
-def _refuse_less(out: Path, experiment: Experiment, seeds: int) -> None:
-    """Refuse to replace results by those of fewer seeds or settings: the rest would be lost."""
+def _refuse_less(out: Path, experiment: Experiment, base: Base, seeds: int) -> None:
+    """Refuse to replace results by those of fewer seeds, settings or methods: they would be lost.
+
+    Values of a sweep may change, with the rounds for one.
+    """
     path = out / experiment.name / "results.json"
     if not path.is_file():
         return
     found = Results.load(path)
     asked = {nets.name for nets in experiment.settings}
     lost = [setting.name for setting in found.settings if setting.name not in asked]
+    cases = {case.name for case in experiment.cases(base.plan)}
+    rows = [row for setting in found.settings for row in setting.rows if row.group != "blind"]
+    # "fedproto.nearest" is another net of case "fedproto".
+    methods = {row.name.partition(".")[0] for row in rows if row.value is None}
+    lost += sorted(methods - cases)
     lost += [f"seed {seed}" for seed in found.seeds if seed >= seeds]
     if lost:
         raise RunError(

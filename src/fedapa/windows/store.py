@@ -89,7 +89,9 @@ class Store:
             raise DataError(f"{self.path}: store version {version}, this fedapa reads {_VERSION}")
         if not len(self._file):
             self._file.close()
-            raise DataError(f"{self.path}: holds no rooms")
+            raise DataError(
+                f"{self.path}: holds no rooms; make another by 'fedapa import' or 'simulate'"
+            )
 
     def __enter__(self) -> "Store":
         return self
