@@ -231,6 +231,24 @@ def test_all_rooms_take_part_in_the_row_that_says_so():
     assert PARTICIPATION.plan(base, MODEL, everybody, 0).participation == 1
 
 
+@pytest.mark.parametrize(
+    ("rooms", "said"),
+    [
+        ("ab", "Rooms that take part in a round: ρ = 0.33: 1 of 2; ρ = 0.67: 1 of 2."),
+        ("a", "There is one room, with nobody to learn from: only the losses differ."),
+    ],
+)
+def test_results_tell_how_many_rooms_a_share_is(
+    rooms: str, said: str, make_store: MakeStore, tmp_path: Path
+):
+    store = make_store({room: {0: 4, 1: 4} for room in rooms}, packets=32)
+    change = {"data": {"window": 16}, "model": {"width": 16}, "training": {"batch_size": 4}}
+    base = Base("smoke", str(store), "random", rounds=1, long_rounds=0, changes=(change,))
+    shares = [Case(f"{share}", {"participation": share}, "x") for share in (1.0, 0.67, 0.33)]
+    experiment = Experiment("trial", "A trial", lambda _: shares, (TINY,))
+    assert said in conduct(experiment, base, seeds=1, out=tmp_path / "out").results.notes
+
+
 def test_a_run_goes_on_when_its_file_is_called_by_another_path(
     make_store: MakeStore, tmp_path: Path
 ):

@@ -30,6 +30,7 @@ from fedapa.evaluation.record import LAST, dump
 from fedapa.evaluation.results import Outcome, Results, Row, Setting, outcome_at
 from fedapa.experiments.experiment import MODEL, Base, Case, Experiment, Nets, horizons
 from fedapa.federation import rounds
+from fedapa.federation.cohort import number_of
 from fedapa.federation.engines.in_process import InProcess, available_cores, start_worker
 from fedapa.federation.environment import environment
 from fedapa.federation.plan import Plan, differences, read_toml
@@ -127,6 +128,7 @@ def conduct(
             *experiment.notes,
             *_notes(experiment, base),
             *_unequal(experiment, base, folders),
+            *_who_takes_part(experiment, base, folders),
         ],
     )
     (out / experiment.name).mkdir(parents=True, exist_ok=True)
@@ -441,6 +443,22 @@ def _unequal(
             told = "; ".join(f"{title}: {number}" for title, number in numbers.items())
             said.append(f"{nets.title}: the rows have different windows and splits ({told}).")
     return said
+
+
+def _who_takes_part(
+    experiment: Experiment, base: Base, folders: Mapping[tuple[str, str, int], Path]
+) -> list[str]:
+    """How many rooms a share of them is, and whether there is anybody to learn from."""
+    nets = experiment.settings[0]
+    runs = [Run.load(folders[nets.name, case.name, 0]) for case in experiment.cases(base.plan)]
+    rooms = len(runs[0].data["rooms"])
+    if rooms == 1:
+        return ["There is one room, with nobody to learn from: only the losses differ."]
+    fewer = {each.plan.participation for each in runs} - {1.0}
+    told = "; ".join(
+        f"ρ = {share:g}: {number_of(share, rooms)} of {rooms}" for share in sorted(fewer)
+    )
+    return [f"Rooms that take part in a round: {told}."] if told else []
 
 
 def _row(

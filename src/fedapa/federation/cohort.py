@@ -24,6 +24,7 @@ __all__ = [
     "check_selection",
     "choose",
     "diverse",
+    "number_of",
     "uniform",
 ]
 
@@ -91,7 +92,7 @@ def uniform(rooms: Sequence[str], participation: float, key: Key) -> tuple[str, 
 
     ρ = 1 is every room; else round(ρ·N) of them without replacement, from the round's stream.
     """
-    number = _number(participation, len(rooms))
+    number = number_of(participation, len(rooms))
     drawn = (key / "cohort").numpy().permutation(sorted(rooms))[:number]
     return tuple(sorted(str(room) for room in drawn))
 
@@ -112,7 +113,7 @@ def diverse(
         participation: ρ.
         key: the round's stream, for the first room and for ties.
     """
-    number = _number(participation, len(rooms))
+    number = number_of(participation, len(rooms))
     order = (key / "cohort").numpy().permutation(len(rooms))
     apart = _distances(np.asarray(prototypes, np.float64), np.asarray(present, bool))
     unheard = [int(room) for room in order if not np.any(present[room])]
@@ -149,13 +150,14 @@ def capable(
         participation: ρ.
         key: the round's stream.
     """
-    number = _number(participation, len(rooms))
+    number = number_of(participation, len(rooms))
     odds = 1.0 / np.maximum(np.asarray(effort, np.float64), 1.0)
     drawn = (key / "cohort").numpy().choice(len(rooms), number, replace=False, p=odds / odds.sum())
     return tuple(sorted(rooms[int(room)] for room in drawn))
 
 
-def _number(participation: float, rooms: int) -> int:
+def number_of(participation: float, rooms: int) -> int:
+    """How many of the rooms a round asks: their share ρ, rounded, and at least one."""
     if not 0 < participation <= 1:
         raise PlanError(f"participation {participation}: must be above 0 and at most 1")
     return max(1, round(participation * rooms))
