@@ -9,6 +9,7 @@ from fedapa.algorithms import find
 from fedapa.algorithms.ablations import (
     AveragePrototypes,
     AverageWithClients,
+    FedProtoSelf,
     LocalMoreEpochs,
     MixtureOnly,
     SelfPrototypes,
@@ -87,6 +88,26 @@ def test_self_prototypes_are_both_losses_on_the_own_set(make_rooms: MakeRooms) -
     report = game.reports["room 1"]
     assert report["loss_g"] == pytest.approx(report["loss_c"], rel=1e-6)
     assert report["loss"] == pytest.approx(report["loss_ce"] + 2 * report["loss_g"], rel=1e-5)
+
+
+def test_fedproto_with_own_prototypes_is_fedproto_alone(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """A room among three is where FedProto ends if it is the only room, to the last bit."""
+    rooms = make_rooms()
+    among = carry_out(plan_of("fedproto-self"), rooms, tmp_path / "among")[-1].record
+    alone = carry_out(plan_of("fedproto"), rooms[:1], tmp_path / "alone")[-1].record
+    carry_out(plan_of("fedproto"), rooms, tmp_path / "together")
+    name = "room 0.safetensors"
+    assert models(tmp_path / "among")[name] == models(tmp_path / "alone")[name]
+    assert models(tmp_path / "among")[name] != models(tmp_path / "together")[name]
+    assert among is not None
+    assert alone is not None
+    entry, other = among["rooms"]["room 0"], alone["rooms"]["room 0"]
+    assert entry["nearest.accuracy"] == other["nearest.accuracy"]
+    algorithm = FedProtoSelf(training=QUICKLY)
+    _, sent, _ = algorithm.train(rooms[0], algorithm.join(rooms[0], Key(0)), round_number(1))
+    assert array_bytes(sent) == 0
 
 
 @pytest.mark.parametrize("weight", [0.1, 0.5, 1.0])

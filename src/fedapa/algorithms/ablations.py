@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from fedapa.algorithms.algorithm import RoomState, Round
 from fedapa.algorithms.fedapa import FedAPA
+from fedapa.algorithms.fedproto import FedProto
 from fedapa.algorithms.fine_tuning import fine_tune, is_due
 from fedapa.algorithms.local import Local
 from fedapa.learning.fit import PositiveInteger
@@ -18,6 +19,7 @@ from fedapa.rooms.room import Room
 __all__ = [
     "AveragePrototypes",
     "AverageWithClients",
+    "FedProtoSelf",
     "FixedWeight",
     "LocalMoreEpochs",
     "MixtureOnly",
@@ -69,6 +71,19 @@ class SelfPrototypes(FedAPA):
 
     name: ClassVar[str] = "fedapa-self"
     title: ClassVar[str] = "Self-prototypes"
+    travels: ClassVar[str] = "nothing"
+    citation: ClassVar[str] = "control"
+
+    mixture: Literal["own"] = "own"
+    """Fixed: what makes this variant."""
+
+
+@dataclass(frozen=True)
+class FedProtoSelf(FedProto):
+    """FedProto alone: its distance to the room's own prototypes; nothing is exchanged."""
+
+    name: ClassVar[str] = "fedproto-self"
+    title: ClassVar[str] = "FedProto, own prototypes"
     travels: ClassVar[str] = "nothing"
     citation: ClassVar[str] = "control"
 

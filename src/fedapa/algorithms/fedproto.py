@@ -6,7 +6,7 @@ c. L = CE + λ·MSE(r, p̄^y). Unlike FedAPA there is one mean for all, and a di
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from fedapa.algorithms.prototype_sets import (
 )
 from fedapa.learning.fit import NotNegative, Objective, cross_entropy
 from fedapa.models.model import Model, nearest_prototype
+from fedapa.payload import Array
 from fedapa.rooms.room import Room
 
 __all__ = ["FedProto", "prototype_distance"]
@@ -44,6 +45,23 @@ class FedProto(PrototypeExchange):
 
     attraction: NotNegative = 1.0
     """λ, the weight of the distance to the mean; 0 is Local."""
+    mixture: Literal["average", "own"] = "average"
+    """What embeddings are drawn to: the mean over rooms, or the room's own set of the round before,
+    with which nothing travels."""
+
+    def merge(
+        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
+    ) -> ServerState:
+        """The sets that came, the last ones of rooms that were absent, and their mean."""
+        return state if self.mixture == "own" else super().merge(state, uploads, round)
+
+    def explain(self, state: ServerState) -> dict[str, float | Array]:
+        """How old each room's set is, unless every room keeps to itself."""
+        return {} if self.mixture == "own" else super().explain(state)
+
+    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
+        """P and its mask, unless every room keeps to itself."""
+        return None if self.mixture == "own" else super().sets(state)
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ of the classes that anybody holds."""
@@ -57,7 +75,9 @@ class FedProto(PrototypeExchange):
     ) -> tuple[RoomState, Payload, Report]:
         """Minimise CE + λ·MSE, then measure the prototypes over the train windows."""
         model, state, report = self.fit(room, state, round, self._objective(room, state))
-        _, upload = measure(room, model, minimum_samples=self.minimum_samples)
+        own, upload = measure(room, model, minimum_samples=self.minimum_samples)
+        if self.mixture == "own":
+            return {**state, "mean": own["own"], "known": own["own_present"]}, {}, report
         return state, upload, report
 
     def _objective(self, room: Room, state: RoomState) -> Objective:

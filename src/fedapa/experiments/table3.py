@@ -88,6 +88,7 @@ def formulas(sizes: Sizes) -> dict[str, tuple[str, int]]:
         "fedpcl": peers,
         "fedproc": ("2·Σw + 2·|C|·D", 2 * parameters + 2 * prototypes),
         "fedproto": mean,
+        "fedproto-self": ("0", 0),
         "fedrep": ("2·Σθ", 2 * (parameters - head)),
         "local": ("0", 0),
         "local-more-epochs": ("0", 0),
