@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-fast fuzz check format bench wheel clean
+.PHONY: help setup demo test test-fast fuzz check format bench results wheel clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,15 @@ format: setup  ## let ruff mend what it can
 
 bench: setup  ## measure
 	$(BIN)/python -m benchmarks
+
+results: setup  ## tables and picture of docs/results, from the results.json files there
+	$(BIN)/python -m fedapa.report.inserted docs/results/*.md
+	$(BIN)/python -m fedapa.report.overview docs/results/overview.png \
+	  "Simulated rooms, equal nets=simulated/table1:statistical" \
+	  "Simulated rooms, nets that differ=simulated/table1:model" \
+	  "WiAR, equal nets=wiar/table1:statistical" \
+	  "WiAR, nets that differ=wiar/table1:model" \
+	  "Wi-CaL=wical/table1:features"
 
 wheel: setup  ## dist/fedapa-*.whl
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .

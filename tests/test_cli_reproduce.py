@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fedapa.evaluation.results import Results
+from fedapa.experiments.compare import compare
+from fedapa.experiments.experiment import Base
 from fedapa.experiments.reproduce import EXPERIMENTS, _beside_the_paper, _papers, published
 from fedapa.experiments.table3 import PAPER, formulas
 from tests.conftest import MakeStore
@@ -45,6 +48,30 @@ def test_compare_leaves_tables_figures_and_a_page(make_store: MakeStore, tmp_pat
     figures = again["compare"]["settings"]["rooms"]["fedapa"]["4"]["accuracy"]
     assert figures["number"] == 2
     assert 0 <= figures["mean"] <= 1
+    assert "FedAPA minus each other row" in (folder / "results.md").read_text()
+    assert "Local's accuracy" in fedapa(*words, "--resume", "--reference", "local").stdout
+    assert "Local minus each other row" in (folder / "results.md").read_text()
+    wrong = one_sentence(fedapa(*words, "--resume", "--reference", "fedavg", code=2))
+    assert "reference 'fedavg' is not compared" in wrong
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reference"),
+    [
+        (["local", "fedapa", "fedavg"], "fedapa"),
+        (["local", "pooled", "fedavg"], "fedavg"),
+        (["local", "pooled"], "local"),
+    ],
+)
+def test_without_fedapa_another_row_is_measured_against_the_others(
+    chosen: list[str], reference: str, make_store: MakeStore, tmp_path: Path
+) -> None:
+    change = {"data": {"window": 16}, "model": {"width": 16}, "training": {"batch_size": 4}}
+    base = Base("smoke", str(_store(make_store)), "random", rounds=1, changes=(change,))
+    compare(base, algorithms=chosen, architecture="tiny", seeds=1, out=tmp_path, workers=1)
+    (setting,) = Results.load(tmp_path / "compare" / "results.json").settings
+    assert setting.reference == reference
+    assert "4" in setting.row(reference).outcomes[0].at  # it runs to the long horizon too
 
 
 def test_a_sweep_from_the_command_line(make_store: MakeStore, tmp_path: Path) -> None:

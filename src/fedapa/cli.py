@@ -396,6 +396,10 @@ def compare(
     architecture: Annotated[
         str | None, typer.Option(help="tiny, middle, large, by-size; default: by-size, or mlp.")
     ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Whose differences to the others are shown; default: fedapa."),
+    ] = None,
     preset: Annotated[
         str, typer.Option(help="smoke, quick or paper: rounds and learning rate.")
     ] = "quick",
@@ -422,6 +426,7 @@ def compare(
             base,
             algorithms=algorithm,
             architecture=architecture,
+            reference=reference,
             seeds=seeds,
             out=out,
             resume=resume,

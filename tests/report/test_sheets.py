@@ -135,7 +135,7 @@ def test_the_verdict_names_who_is_clearly_behind_ahead_or_neither() -> None:
         "After 40 (long) rounds FedAPA's accuracy is clearly above: Always the commonest class. "
         "Clearly below: nobody. Not clearly apart from: Local; Self."
     )
-    behind = sheets.verdict(made.setting(), 20, reference="fedavg")
+    behind = sheets.verdict(replace(made.setting(), reference="fedavg"), 20)
     assert behind is not None
     assert "Clearly below: Local; FedAPA; Self." in behind
     assert sheets.verdict(made.setting(seeds=[0]), 20) is None

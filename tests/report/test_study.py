@@ -117,6 +117,10 @@ def drawings(runs: Mapping[tuple[str, str, int], Run]) -> dict[str, Figure]:
     assert weights is not None
     return {
         "curves": charts.convergence(made.setting()),
+        "overview": charts.overview(
+            {"Rooms of this kind": made.setting(), "Rooms of another kind": many()},
+            ["local", "fedapa-self"],
+        ),
         "many curves": charts.convergence(many()),
         "one seed": charts.convergence(made.setting(seeds=[3])),
         "bars": charts.room_bars(made.setting(), 20, ["local", "fedapa"]),
@@ -172,10 +176,40 @@ def test_the_default_of_a_sweep_has_a_ring() -> None:
     assert [list(ring.get_xdata()) for ring in rings] == [[1]]
 
 
+def test_what_lies_far_from_a_sweep_is_said_and_not_drawn() -> None:
+    """A line at 1 % below points from 40 % on would press them together."""
+    found = made.participation()
+    setting = found.settings[0]
+    blind = made.row("constant", "blind", dict.fromkeys(setting.horizons, 0.01), title="Constant")
+    far = replace(setting, rows=[*(row for row in setting.rows if row.value is not None), blind])
+    figure = charts.participation(found, far)
+    check_text(figure)
+    assert figure.axes[0].get_ylim()[0] > 1
+    assert "(below: constant, 1.0 %)" in [text.get_text() for text in figure.legends[0].texts]
+
+
 def test_participation_has_a_line_a_selection() -> None:
     found = made.participation()
     figure = charts.participation(found, found.settings[0])
     assert [text.get_text() for text in figure.legends[0].texts] == ["uniform", "diverse", "stale"]
+
+
+def test_the_overview_shows_differences_with_their_intervals() -> None:
+    setting = made.setting()
+    figure = charts.overview({"These rooms": setting}, ["local"])
+    (axes,) = figure.axes
+    local, ours = setting.row("local"), setting.row("fedapa")
+    assert local is not None
+    assert ours is not None
+    found = [setting.against(ours, local, horizon, "accuracy") for horizon in setting.horizons]
+    points = [line for line in axes.lines if len(line.get_xdata()) == 1]
+    whiskers = [line for line in axes.lines if line.get_linewidth() == 1.2]
+    for each, point, whisker in zip(found, points, whiskers, strict=True):
+        assert each is not None
+        assert point.get_xdata()[0] == pytest.approx(100 * each.mean)
+        assert list(whisker.get_xdata()) == pytest.approx([100 * each.low, 100 * each.high])
+        assert (point.get_markerfacecolor() != "white") == each.is_clear
+    assert {each.is_clear for each in found if each} == {True, False}
 
 
 def test_confusions_add_up_rooms_and_seeds(runs: Runs) -> None:

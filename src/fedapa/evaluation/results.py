@@ -20,6 +20,7 @@ from fedapa.evaluation.record import LAST, average, over_rooms
 from fedapa.files import write_text
 
 __all__ = [
+    "REFERENCE",
     "Outcome",
     "Paired",
     "Results",
@@ -32,6 +33,8 @@ __all__ = [
 ]
 
 FORMAT = 1
+REFERENCE = "fedapa"
+"""The row that others are measured against, unless a setting has another."""
 CONFIDENCE = 0.95
 _TIE = 1e-6
 STANDSTILL = 0.005
@@ -145,6 +148,8 @@ class Setting:
     rows: Sequence[Row]
     data: Mapping[str, Any]
     """What a run says of its data: source, synthetic, split, classes, window shape, rooms."""
+    reference: str = REFERENCE
+    """The row whose differences to all others are shown, where there is one of that name."""
 
     def row(self, name: str) -> Row | None:
         """A row by its name."""

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedapa.errors import PlanError, nearest
+from fedapa.evaluation.results import REFERENCE
 from fedapa.experiments.conduct import Show, conduct, holds_features
-from fedapa.experiments.experiment import Base, Experiment, Nets
+from fedapa.experiments.experiment import Base, Case, Experiment, Nets
 from fedapa.experiments.experiment import algorithms as cases_of
 from fedapa.experiments.reproduce import Reproduced, shown
 from fedapa.windows.store import Store
@@ -22,6 +24,7 @@ def compare(
     *,
     algorithms: Sequence[str] | None = None,
     architecture: str | None = None,
+    reference: str | None = None,
     seeds: int,
     out: Path,
     resume: bool = False,
@@ -29,21 +32,25 @@ def compare(
     show: Show = lambda *_: None,
     command: str = "",
 ) -> list[Reproduced]:
-    """Run the algorithms on the rooms of ``base`` and write tables, figures and a page."""
+    """Run the algorithms on the rooms of ``base`` and write tables, figures and a page.
+
+    ``reference`` is the algorithm whose differences to all others are shown: FedAPA unless another
+    is named, or the first that is no control where FedAPA is not among them.
+    """
     nets = architecture or ("mlp" if holds_features(base.file) else "by-size")
     usual = [name for name in _CHOSEN if name != "fedavg" or not _all_differ(nets, base.file)]
     chosen = list(dict.fromkeys(algorithms or usual))
+    if reference is not None and reference not in chosen:
+        raise PlanError(f"reference '{reference}' is not compared; {nearest(reference, chosen)}")
+    federated = [name for name in chosen if name != "local" and name not in _CONTROLS]
+    first = REFERENCE if REFERENCE in chosen else (federated or chosen)[0]
+    mine = reference or first
     experiment = Experiment(
         "compare",
         "Comparison on these rooms",
-        lambda _: [
-            case
-            for name in chosen
-            for case in cases_of(
-                name, group="control" if name in _CONTROLS else "paper", long=name in _LONG
-            )
-        ],
+        lambda _: [case for name in chosen for case in _cases(name, long=name == mine)],
         (Nets("rooms", f"Nets: {nets}", nets),),
+        reference=mine,
     )
     done = conduct(
         experiment,
@@ -56,6 +63,11 @@ def compare(
         command=command,
     )
     return [shown(done, out)]
+
+
+def _cases(name: str, *, long: bool) -> Sequence[Case]:
+    group = "control" if name in _CONTROLS else "paper"
+    return cases_of(name, group=group, long=long or name in _LONG)
 
 
 def _all_differ(nets: str, file: str | None) -> bool:

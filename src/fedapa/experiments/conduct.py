@@ -398,6 +398,7 @@ def _setting(
         horizons=[mark for mark in marks if mark <= longest],
         rows=rows,
         data=data,
+        reference=experiment.reference,
     )
 
 

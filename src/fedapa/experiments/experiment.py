@@ -10,6 +10,7 @@ from typing import Any
 
 from fedapa.algorithms import find
 from fedapa.errors import PlanError, nearest
+from fedapa.evaluation.results import REFERENCE
 from fedapa.experiments.presets import preset as preset_values
 from fedapa.federation.plan import Plan
 
@@ -119,6 +120,8 @@ class Experiment:
     notes: Sequence[str] = field(default_factory=tuple)
     fixed: bool = False
     """Whether it is about its settings, so that it means nothing in others."""
+    reference: str = REFERENCE
+    """The case that others are measured against."""
 
     def under(self, names: Sequence[str] | None, *, features: bool) -> "Experiment":
         """This experiment in some settings only; in the one there is for features."""

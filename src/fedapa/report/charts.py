@@ -23,12 +23,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from fedapa.evaluation.record import LAST
-from fedapa.evaluation.results import Results, Row, Setting, running_mean
+from fedapa.evaluation.results import REFERENCE, Results, Row, Setting, running_mean
 from fedapa.federation.run import Run
 from fedapa.report.embedding import Embedding
 from fedapa.report.figures import PALETTE, STYLE
 from fedapa.report.sheets import (
-    REFERENCE,
     caption,
     counts,
     grouped,
@@ -41,6 +40,7 @@ __all__ = [
     "confusions",
     "convergence",
     "embedding_map",
+    "overview",
     "participation",
     "room_bars",
     "sweep",
@@ -135,7 +135,9 @@ def convergence(setting: Setting) -> Figure:
     if len(rows) > _TOGETHER and any(row.group == "more" for row in rows):
         panels = {
             "The paper's and controls": [row for row in rows if row.group != "more"],
-            "More methods": [row for row in rows if row.group == "more" or row.name == REFERENCE],
+            "More methods": [
+                row for row in rows if row.group == "more" or row.name == setting.reference
+            ],
         }
     said = (
         f"{setting.title}. Mean over rooms and seeds, band ± one standard deviation over seeds; "
@@ -145,10 +147,10 @@ def convergence(setting: Setting) -> Figure:
     with _drawn(0.5 + 2.7 * len(panels), said) as figure:
         grid = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
         for axes, (title, chosen) in zip(grid, panels.items(), strict=True):
-            others = [row for row in chosen if row.name != REFERENCE]
+            others = [row for row in chosen if row.name != setting.reference]
             places = _places(chosen)
             for row in chosen:
-                _curve(axes, row, places[row.name])
+                _curve(axes, row, places[row.name], thick=row.name == setting.reference)
             _floor(axes, setting)
             last = max(max(map(len, _curves(row))) for row in (others or chosen))
             _mark_horizons(axes, setting, last)
@@ -170,10 +172,10 @@ def _curves(row: Row) -> list[Sequence[float]]:
     return [each for outcome in row.outcomes if len(each := outcome.curve.get("accuracy", ()))]
 
 
-def _curve(axes: Axes, row: Row, number: int) -> None:
+def _curve(axes: Axes, row: Row, number: int, *, thick: bool) -> None:
     curves = _curves(row)
     length = min(map(len, curves))
-    look = {**_look(number), "linewidth": 2.0 if row.name == REFERENCE else 1.2, "label": row.title}
+    look = {**_look(number), "linewidth": 2.0 if thick else 1.2, "label": row.title}
     scored = row.outcomes[0].scored
     if scored is not None:
         at = np.asarray([each for each in scored if each <= length], np.int64)
@@ -221,6 +223,82 @@ def _mark_horizons(axes: Axes, setting: Setting, last: int) -> None:
             fontsize=_SMALL,
             color="#555555",
         )
+
+
+# ---- several studies ----------------------------------------------------------------------------
+
+
+def overview(studies: Mapping[str, Setting], against: Sequence[str]) -> Figure:
+    """The reference minus some rows, in points of accuracy: a panel a row, a line a horizon.
+
+    Args:
+        studies: what to call them → where both ran; each says below its name what data it has.
+        against: names of rows, e.g. Local and the self-prototype control.
+    """
+    places: dict[tuple[str, int], float] = {}
+    for number, (study, setting) in enumerate(studies.items()):
+        for horizon in setting.horizons:
+            places[study, horizon] = len(places) + 0.9 * number
+    said = (
+        f"{_title_of(studies, REFERENCE)} minus each, mean over rooms and seeds with the 95 % "
+        "interval of the mean, paired over seeds. Filled is clear: the interval leaves zero out. "
+        + " ".join(f"{name}: {_source(setting)}." for name, setting in studies.items())
+    )
+    with _drawn(1.7 + 0.155 * (max(places.values()) + 1), said) as figure:
+        grid = figure.subplots(1, len(against), sharex=True, sharey=True, squeeze=False)[0]
+        for number, (axes, name) in enumerate(zip(grid, against, strict=True)):
+            axes.axvline(0, color="#555555", lw=0.9)
+            for (study, horizon), place in places.items():
+                _interval(axes, studies[study], name, horizon, place=place, look=number)
+            axes.set(xlabel="difference in accuracy (points)")
+            axes.set_title(f"against {_title_of(studies, name)}")
+            axes.grid(visible=False, axis="y")
+        grid[0].set_yticks(
+            list(places.values()),
+            [f"round {horizon_label(studies[study], each)}" for study, each in places],
+        )
+        for study, setting in studies.items():
+            first = places[study, setting.horizons[0]]
+            grid[0].annotate(
+                study,
+                (0, first - 0.95),
+                xycoords=("axes fraction", "data"),
+                xytext=(3, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=7.5,
+                fontweight="bold",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+            )
+        grid[0].set_ylim(max(places.values()) + 0.7, -1.6)
+        return figure
+
+
+def _interval(
+    axes: Axes, setting: Setting, other: str, horizon: int, *, place: float, look: int
+) -> None:
+    mine, row = setting.row(setting.reference), setting.row(other)
+    found = setting.against(mine, row, horizon, "accuracy") if mine and row else None
+    if found is None:
+        return
+    colour = _COLOURS[look]
+    if found.low is not None and found.high is not None:
+        axes.plot([100 * found.low, 100 * found.high], [place] * 2, color=colour, lw=1.2)
+    filled = colour if found.is_clear else "white"
+    axes.plot(100 * found.mean, place, _MARKERS[look], ms=4.5, mec=colour, mfc=filled)
+
+
+def _title_of(studies: Mapping[str, Setting], name: str) -> str:
+    rows = (row for setting in studies.values() if (row := setting.row(name)) is not None)
+    return next((row.title for row in rows), name)
+
+
+def _source(setting: Setting) -> str:
+    """What the data is, in a few words."""
+    data = setting.data
+    kind = "SIMULATED" if data["synthetic"] else "real"
+    seeds = len({outcome.seed for row in setting.rows for outcome in row.outcomes})
+    return f"{kind} data, {data['source']}, split {data['split']}, {seeds} seeds"
 
 
 # ---- rooms --------------------------------------------------------------------------------------
@@ -587,9 +665,7 @@ def sweep(results: Results, setting: Setting, horizon: int | None = None) -> Fig
             )
             axes.set_xlim(-0.5, len(rows) - 0.5)
             axes.set(xlabel=results.parameter, ylabel=label)
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        if handles:  # the lines across
-            figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+        _legend_above(figure)
         return figure
 
 
@@ -621,9 +697,23 @@ def participation(results: Results, setting: Setting, horizon: int | None = None
             _controls(axes, setting, at, metric)
             axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             axes.set(xlabel=results.parameter, ylabel=label)
-        handles, labels = panels[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+        _legend_above(figure)
         return figure
+
+
+def _legend_above(figure: Figure) -> None:
+    """What the first panel shows, above all of them: lines of points first, then those across."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    if not handles:
+        return
+    order = sorted(range(len(labels)), key=lambda place: isinstance(handles[place], Line2D))
+    words = sum(map(len, labels))
+    figure.legend(
+        [handles[place] for place in order],
+        [labels[place] for place in order],
+        loc="outside upper center",
+        ncols=len(labels) if words < 12 * figure.get_figwidth() else 2,
+    )
 
 
 def _panels(figure: Figure, setting: Setting) -> list[tuple[Axes, str, str]]:
@@ -655,14 +745,18 @@ def _points(
 
 
 def _controls(axes: Axes, setting: Setting, at: int, metric: str) -> None:
-    """Rows without a value: what was not swept, as a line across."""
+    """Rows without a value: what was not swept, as a line across; far from all points in words."""
+    low, high = axes.get_ylim()
+    spare = _STRETCH * (high - low)
     for number, row in enumerate(row for row in setting.rows if row.value is None):
         values = row.metrics(at, metric)
-        if values is not None:
-            axes.axhline(
-                _scale(metric) * float(np.mean(values)),
-                color="#555555",
-                lw=0.9,
-                ls=_DASHES[1 + number % (len(_DASHES) - 1)],
-                label=row.title,
-            )
+        if values is None:
+            continue
+        level = _scale(metric) * float(np.mean(values))
+        if low - spare <= level <= high + spare:
+            dash = _DASHES[1 + number % (len(_DASHES) - 1)]
+            axes.axhline(level, color="#555555", lw=0.9, ls=dash, label=row.title)
+        else:  # a line so far off would leave the points no room
+            where = "below" if level < low else "above"
+            said = f"{level:.2f}" if metric == "mae" else f"{level:.1f} %"
+            axes.plot([], [], " ", label=f"({where}: {row.title.lower()}, {said})")

@@ -1,9 +1,10 @@
 """Tables in a hand-written page that are made from results.json: numbers nobody typed.
 
 A page says ``<!-- table: simulated/table1 statistical horizons -->`` and what stands between that
-and ``<!-- end -->`` is the sheet of that setting in ``simulated/table1/results.json`` beside it:
+and ``<!-- end -->`` is the sheet of that setting in ``simulated/table1/results.json`` beside it
+(``differences:local`` are those of row local to all others):
 
-    python -m fedapa.report.inserted docs/results/README.md
+    python -m fedapa.report.inserted docs/results/*.md
 """
 
 import re
@@ -23,12 +24,12 @@ __all__ = ["filled"]
 _BLOCK = re.compile(
     r"<!-- table: (?P<study>\S+) (?P<setting>\S+) (?P<kind>\S+) -->\n.*?<!-- end -->", re.DOTALL
 )
-_KINDS: Mapping[str, Callable[[Results, Setting], Sheet | None]] = {
-    "overall": lambda _, setting: sheets.overall(setting, setting.rounds),
-    "horizons": lambda _, setting: sheets.horizons(setting),
-    "differences": lambda _, setting: sheets.differences(setting),
-    "reach": lambda _, setting: sheets.reach(setting),
-    "sweep": sheets.sweep,
+_KINDS: Mapping[str, Callable[[Results, Setting, str], Sheet | None]] = {
+    "overall": lambda _, setting, row: sheets.overall(setting, setting.rounds),
+    "horizons": lambda _, setting, row: sheets.horizons(setting),
+    "differences": lambda _, setting, row: sheets.differences(setting, row or None),
+    "reach": lambda _, setting, row: sheets.reach(setting),
+    "sweep": lambda results, setting, row: sheets.sweep(results, setting),
 }
 
 
@@ -36,15 +37,15 @@ def filled(text: str, folder: Path) -> str:
     """The page with every marked table made anew from the results under ``folder``."""
 
     def table(found: re.Match[str]) -> str:
-        study, name, kind = found["study"], found["setting"], found["kind"]
+        study, name, (kind, _, row) = found["study"], found["setting"], found["kind"].partition(":")
         results = Results.load(folder / study / "results.json")
         settings = {setting.name: setting for setting in results.settings}
         for word, known in ((name, list(settings)), (kind, list(_KINDS))):
             if word not in known:
                 raise PlanError(f"table of {study}: '{word}' is unknown; {nearest(word, known)}")
-        sheet = _KINDS[kind](results, settings[name])
+        sheet = _KINDS[kind](results, settings[name], row)
         body = "nothing to show\n" if sheet is None else markdown(sheet)
-        return f"<!-- table: {study} {name} {kind} -->\n\n{body.strip()}\n\n<!-- end -->"
+        return f"<!-- table: {study} {name} {found['kind']} -->\n\n{body.strip()}\n\n<!-- end -->"
 
     return _BLOCK.sub(table, text)
 

@@ -42,8 +42,6 @@ __all__ = [
     "verdict",
 ]
 
-REFERENCE = "fedapa"
-"""The row that others are measured against."""
 NONE = "–"
 _ORDER = ("paper", "more", "control", "sweep", "blind")
 _TARGETS = 5
@@ -278,19 +276,20 @@ def _improving(setting: Setting) -> list[str]:
 
 
 def differences(
-    setting: Setting, reference: str = REFERENCE, metric: str = "accuracy"
+    setting: Setting, reference: str | None = None, metric: str = "accuracy"
 ) -> Sheet | None:
     """The reference minus each other row at each horizon, paired over seeds.
 
     Args:
         setting: where both ran.
-        reference: the name of a row; where there is none, there is no sheet.
+        reference: the name of a row, by default the setting's own; where there is none of that
+            name, there is no sheet.
         metric: accuracy, macro_f1 or within_one in points, or mae in people (there less is better).
     """
-    mine = setting.row(reference)
+    mine = setting.row(reference or setting.reference)
     if mine is None:
         return None
-    shown = [row for row in grouped(setting.rows) if row.name != reference]
+    shown = [row for row in grouped(setting.rows) if row is not mine]
     led = metric == "accuracy"
     rows, compared = [], 0
     for row in shown:
@@ -357,9 +356,9 @@ def _reading(seeds: int, compared: int, *, led: bool) -> list[str]:
     return said
 
 
-def verdict(setting: Setting, horizon: int, reference: str = REFERENCE) -> str | None:
+def verdict(setting: Setting, horizon: int) -> str | None:
     """In one sentence: whom the reference beats clearly, who beats it, and what nobody can tell."""
-    mine = setting.row(reference)
+    mine = setting.row(setting.reference)
     if mine is None or len(mine.outcomes) < 2:
         return None
     better: list[str] = []

@@ -258,7 +258,7 @@ def _runs_of(setting: Setting, name: str, runs: Runs) -> list[Run]:
 
 def _weighed(report: _Report, setting: Setting, runs: Runs) -> None:
     """The weights between rooms of the reference's first seed, or of the first row that has any."""
-    for row in sorted(setting.rows, key=lambda row: row.name != sheets.REFERENCE):
+    for row in sorted(setting.rows, key=lambda row: row.name != setting.reference):
         for run in _runs_of(setting, row.name, runs)[:1]:
             figure = charts.weights_over_time(run, f"{setting.title}. {row.title}")
             if figure is not None:
@@ -273,7 +273,7 @@ def _mapped(report: _Report, setting: Setting, runs: Runs) -> None:
     found = [
         (row.title, mine[0])
         for row in setting.rows
-        if row.name in ("local", sheets.REFERENCE)
+        if row.name in ("local", setting.reference)
         and (mine := _runs_of(setting, row.name, runs))
         and mine[0].plan.data.file != GIVEN_ROOMS
     ]
@@ -330,7 +330,7 @@ def _made(report: _Report, results: Results, runs: Runs) -> None:
     }
     report.points([f"{name}: {value}" for name, value in facts.items() if value])
     for setting in results.settings:
-        rows = sorted(setting.rows, key=lambda row: row.name != sheets.REFERENCE)
+        rows = sorted(setting.rows, key=lambda row: row.name != setting.reference)
         for title, run in [
             (row.title, run) for row in rows for run in _runs_of(setting, row.name, runs)[:1]
         ][:1]:
