@@ -52,7 +52,9 @@ results: setup  ## tables and picture of docs/results, from the results.json fil
 	$(BIN)/python -m fedapa.report.inserted docs/results/*.md
 	$(BIN)/python -m fedapa.report.overview docs/results/overview.png \
 	  "Simulated rooms, equal nets=simulated/table1:statistical" \
+	  "The same made anew, equal nets=simulated-again/table1:statistical" \
 	  "Simulated rooms, nets that differ=simulated/table1:model" \
+	  "The same made anew, nets that differ=simulated-again/table1:model" \
 	  "WiAR, equal nets=wiar/table1:statistical" \
 	  "WiAR, nets that differ=wiar/table1:model" \
 	  "Wi-CaL=wical/table1:features"

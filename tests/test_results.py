@@ -1,6 +1,7 @@
 """The results pages: their tables are those of the results beside it, their data is named."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from fedapa.errors import PlanError
 from fedapa.evaluation.results import Results
 from fedapa.report.inserted import filled
+from fedapa.report.overview import drawn
+from tests.report import made
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 STUDIES = sorted(RESULTS.glob("*/*/results.json"))
@@ -29,7 +32,7 @@ def test_committed_results_name_their_data_split_seeds_and_commit(path: Path) ->
     assert results.commits
     assert not any("+changes" in commit for commit in results.commits)
     for setting in results.settings:
-        assert setting.data["split"] in ("recording", "blocked", "random")
+        assert setting.data["split"] in ("recording", "blocked")
         assert "/" not in setting.data["source"], "a path of somebody's machine"
     text = (path.parent / "results.md").read_text()
     assert ("SIMULATED" in text) == results.synthetic
@@ -41,3 +44,36 @@ def test_a_table_that_does_not_exist_is_named(tmp_path: Path) -> None:
     results.save(tmp_path / "set" / "results.json")
     with pytest.raises(PlanError, match="table of set: 'model' is unknown"):
         filled("<!-- table: set model overall -->\n<!-- end -->", tmp_path)
+    made.results([made.setting()]).save(tmp_path / "set" / "results.json")
+    name = made.setting().name
+    for kind, said in (
+        ("diferences", "'diferences' is unknown"),
+        ("differences:fedprot", "differences of 'fedprot' are not there"),
+        ("overall:local", "overall of 'local' are not there"),
+    ):
+        with pytest.raises(PlanError, match=said):
+            filled(f"<!-- table: set {name} {kind} -->\n<!-- end -->", tmp_path)
+    text = filled(f"<!-- table: set {name} differences:local -->\n<!-- end -->", tmp_path)
+    assert "Local minus each other row" in text
+
+
+def test_the_overview_refuses_what_it_cannot_show(tmp_path: Path) -> None:
+    setting = made.setting()
+    rows = [row for row in setting.rows if row.name in ("local", "fedapa")]
+    control = made.row("fedapa-self", "control", dict.fromkeys(setting.horizons, 0.4), title="Self")
+    whole = replace(setting, rows=[*rows, control])
+    for name, each in (("whole", whole), ("part", replace(setting, rows=rows))):
+        (tmp_path / name).mkdir()
+        made.results([each]).save(tmp_path / name / "results.json")
+    for words, said in (
+        ([], "no study is named"),
+        (["whole"], "write NAME=STUDY:SETTING"),
+        ([f"A=nowhere:{setting.name}"], "results.json: is not there"),
+        (["A=whole:modell"], "setting 'modell' is unknown"),
+        ([f"A=part:{setting.name}"], "has no row 'fedapa-self'"),
+        ([f"A=whole:{setting.name}"] * 2, "'A': names two studies"),
+    ):
+        with pytest.raises(PlanError, match=said):
+            drawn(tmp_path, words)
+    panels = drawn(tmp_path, [f"A=whole:{setting.name}"]).axes
+    assert [axes.get_title() for axes in panels] == ["against Local", "against Self"]

@@ -398,7 +398,10 @@ def compare(
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(help="Whose differences to the others are shown; default: fedapa."),
+        typer.Option(
+            help="The algorithm whose differences to all others are shown; default: fedapa, or the "
+            "first that is neither local nor a control."
+        ),
     ] = None,
     preset: Annotated[
         str, typer.Option(help="smoke, quick or paper: rounds and learning rate.")

@@ -48,6 +48,7 @@ def test_paired_difference_by_hand():
     assert found.high == pytest.approx(1 / 12 + 0.0717109, abs=1e-6)
     assert found.is_clear
     assert not paired([0.5, 0.6], [0.6, 0.5]).is_clear
+    assert not paired([0.5, 0.75], [0.25, 0.5]).is_clear  # the same twice: no width, no certainty
 
 
 def test_one_seed_has_no_spread_and_no_interval():

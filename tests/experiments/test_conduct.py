@@ -235,7 +235,7 @@ def test_all_rooms_take_part_in_the_row_that_says_so():
     ("rooms", "said"),
     [
         ("ab", "Rooms that take part in a round: ρ = 0.33: 1 of 2; ρ = 0.67: 1 of 2."),
-        ("a", "There is one room, with nobody to learn from: only the losses differ."),
+        ("a", "There is one room, with nobody to learn from: rows differ by how it trains alone."),
     ],
 )
 def test_results_tell_how_many_rooms_a_share_is(

@@ -137,7 +137,7 @@ def test_the_verdict_names_who_is_clearly_behind_ahead_or_neither() -> None:
     )
     behind = sheets.verdict(replace(made.setting(), reference="fedavg"), 20)
     assert behind is not None
-    assert "Clearly below: Local; FedAPA; Self." in behind
+    assert "Clearly below: FedAPA. Not clearly apart from: Local;" in behind  # Local: no width
     assert sheets.verdict(made.setting(seeds=[0]), 20) is None
 
 

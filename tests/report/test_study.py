@@ -184,8 +184,11 @@ def test_what_lies_far_from_a_sweep_is_said_and_not_drawn() -> None:
     far = replace(setting, rows=[*(row for row in setting.rows if row.value is not None), blind])
     figure = charts.participation(found, far)
     check_text(figure)
-    assert figure.axes[0].get_ylim()[0] > 1
-    assert "(below: constant, 1.0 %)" in [text.get_text() for text in figure.legends[0].texts]
+    accuracy, people = figure.axes
+    assert accuracy.get_ylim()[0] > 1
+    assert accuracy.get_title(loc="left") == "below: constant, 1.0 %"
+    level = np.mean(blind.metrics(setting.rounds, "mae"))
+    assert people.get_title(loc="left") == f"above: constant, {level:.2f}"
 
 
 def test_participation_has_a_line_a_selection() -> None:
@@ -445,10 +448,19 @@ def test_a_room_whose_name_begins_with_a_line_is_in_the_legend(
 
 def test_lines_across_a_sweep_are_named() -> None:
     found = made.sweep()
-    blind = [each for each in made.setting().rows if each.group == "blind"]
-    setting = replace(found.settings[0], rows=[*found.settings[0].rows, *blind])
+    level = dict.fromkeys(found.settings[0].horizons, 0.4)
+    blind = made.row("constant", "blind", level, title="Always the commonest class")
+    setting = replace(found.settings[0], rows=[*found.settings[0].rows, blind])
     (legend,) = charts.sweep(found, setting).legends
-    assert {each.title for each in blind} <= {text.get_text() for text in legend.get_texts()}
+    assert blind.title in {text.get_text() for text in legend.get_texts()}
+
+
+def test_the_reference_is_among_the_few_rows_that_are_shown_room_by_room(tmp_path: Path) -> None:
+    setting = replace(many(), reference="more-7")
+    write_study(tmp_path, made.results([setting]), {})
+    rooms = (tmp_path / f"{setting.name}-rooms.tex").read_text()
+    assert "Another method 7" in rooms
+    assert "FedAvg" in rooms
 
 
 def test_an_earlier_report_leaves_nothing_behind(tmp_path: Path) -> None:

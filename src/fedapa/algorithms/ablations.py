@@ -83,7 +83,7 @@ class FedProtoSelf(FedProto):
     """FedProto alone: its distance to the room's own prototypes; nothing is exchanged."""
 
     name: ClassVar[str] = "fedproto-self"
-    title: ClassVar[str] = "FedProto, own prototypes"
+    title: ClassVar[str] = "FedProto alone"
     travels: ClassVar[str] = "nothing"
     citation: ClassVar[str] = "control"
 

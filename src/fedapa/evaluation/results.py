@@ -61,8 +61,10 @@ class Paired:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves zero out."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        """Whether the interval leaves zero out; one without width knows nothing of other seeds."""
+        if self.low is None or self.high is None or self.high - self.low < _TIE:
+            return False
+        return self.low > 0 or self.high < 0
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -41,16 +41,18 @@ def compare(
     usual = [name for name in _CHOSEN if name != "fedavg" or not _all_differ(nets, base.file)]
     chosen = list(dict.fromkeys(algorithms or usual))
     if reference is not None and reference not in chosen:
-        raise PlanError(f"reference '{reference}' is not compared; {nearest(reference, chosen)}")
+        raise PlanError(
+            f"reference '{reference}' is none of the algorithms that are compared; "
+            f"{nearest(reference, chosen)}"
+        )
     federated = [name for name in chosen if name != "local" and name not in _CONTROLS]
     first = REFERENCE if REFERENCE in chosen else (federated or chosen)[0]
-    mine = reference or first
     experiment = Experiment(
         "compare",
         "Comparison on these rooms",
-        lambda _: [case for name in chosen for case in _cases(name, long=name == mine)],
+        lambda _: [case for name in chosen for case in _cases(name)],
         (Nets("rooms", f"Nets: {nets}", nets),),
-        reference=mine,
+        reference=reference or first,
     )
     done = conduct(
         experiment,
@@ -65,9 +67,10 @@ def compare(
     return [shown(done, out)]
 
 
-def _cases(name: str, *, long: bool) -> Sequence[Case]:
+def _cases(name: str) -> Sequence[Case]:
+    # The reference decides nothing here: another one is another view of the same runs.
     group = "control" if name in _CONTROLS else "paper"
-    return cases_of(name, group=group, long=long or name in _LONG)
+    return cases_of(name, group=group, long=name in _LONG)
 
 
 def _all_differ(nets: str, file: str | None) -> bool:

@@ -454,7 +454,7 @@ def _who_takes_part(
     runs = [Run.load(folders[nets.name, case.name, 0]) for case in experiment.cases(base.plan)]
     rooms = len(runs[0].data["rooms"])
     if rooms == 1:
-        return ["There is one room, with nobody to learn from: only the losses differ."]
+        return ["There is one room, with nobody to learn from: rows differ by how it trains alone."]
     fewer = {each.plan.participation for each in runs} - {1.0}
     told = "; ".join(
         f"ρ = {share:g}: {number_of(share, rooms)} of {rooms}" for share in sorted(fewer)

@@ -19,6 +19,7 @@ from fedapa.windows.store import Store
 __all__ = ["WINDOWS"]
 
 
+_FULL = "full"
 _FEW_TONES = 8
 """Fewer are not thinned out."""
 
@@ -44,7 +45,9 @@ def _cases(plan: Plan) -> Sequence[Case]:
         raise PlanError(f"windows of {full} packets have no eighth; give longer ones")
     return [
         Case(
-            f"window-{packets}" + (f"-tones-{step}" if step > 1 else ""),
+            _FULL
+            if (packets, step) == (full, 1)
+            else f"window-{packets}" + (f"-tones-{step}" if step > 1 else ""),
             {
                 "algorithm": "local",
                 "data": {**rooms, "window": packets, "stride": full, "tone_step": step},
@@ -69,4 +72,5 @@ WINDOWS = Experiment(
     parameter="packets a window",
     notes=("Each smaller window is part of a full one; a caption names the shape of full ones.",),
     fixed=True,
+    reference=_FULL,
 )

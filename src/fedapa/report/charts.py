@@ -232,7 +232,7 @@ def overview(studies: Mapping[str, Setting], against: Sequence[str]) -> Figure:
     """The reference minus some rows, in points of accuracy: a panel a row, a line a horizon.
 
     Args:
-        studies: what to call them → where both ran; each says below its name what data it has.
+        studies: what to call them → where both ran; the caption says what data each has.
         against: names of rows, e.g. Local and the self-prototype control.
     """
     places: dict[tuple[str, int], float] = {}
@@ -247,7 +247,9 @@ def overview(studies: Mapping[str, Setting], against: Sequence[str]) -> Figure:
     with _drawn(1.7 + 0.155 * (max(places.values()) + 1), said) as figure:
         grid = figure.subplots(1, len(against), sharex=True, sharey=True, squeeze=False)[0]
         for number, (axes, name) in enumerate(zip(grid, against, strict=True)):
-            axes.axvline(0, color="#555555", lw=0.9)
+            for study, setting in studies.items():
+                band = [places[study, horizon] for horizon in setting.horizons]
+                axes.plot([0, 0], [band[0] - 0.5, band[-1] + 0.5], color="#555555", lw=0.9)
             for (study, horizon), place in places.items():
                 _interval(axes, studies[study], name, horizon, place=place, look=number)
             axes.set(xlabel="difference in accuracy (points)")
@@ -268,7 +270,6 @@ def overview(studies: Mapping[str, Setting], against: Sequence[str]) -> Figure:
                 va="center",
                 fontsize=7.5,
                 fontweight="bold",
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
             )
         grid[0].set_ylim(max(places.values()) + 0.7, -1.6)
         return figure
@@ -277,7 +278,7 @@ def overview(studies: Mapping[str, Setting], against: Sequence[str]) -> Figure:
 def _interval(
     axes: Axes, setting: Setting, other: str, horizon: int, *, place: float, look: int
 ) -> None:
-    mine, row = setting.row(setting.reference), setting.row(other)
+    mine, row = setting.row(REFERENCE), setting.row(other)
     found = setting.against(mine, row, horizon, "accuracy") if mine and row else None
     if found is None:
         return
@@ -702,17 +703,17 @@ def participation(results: Results, setting: Setting, horizon: int | None = None
 
 
 def _legend_above(figure: Figure) -> None:
-    """What the first panel shows, above all of them: lines of points first, then those across."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    if not handles:
+    """What the panels show, each once, above all of them: lines of points, then those across."""
+    shown = {
+        label: handle
+        for axes in figure.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    if not shown:
         return
-    order = sorted(range(len(labels)), key=lambda place: isinstance(handles[place], Line2D))
-    words = sum(map(len, labels))
+    order = sorted(shown, key=lambda label: isinstance(shown[label], Line2D))
     figure.legend(
-        [handles[place] for place in order],
-        [labels[place] for place in order],
-        loc="outside upper center",
-        ncols=len(labels) if words < 12 * figure.get_figwidth() else 2,
+        [shown[label] for label in order], order, loc="outside upper center", ncols=len(order)
     )
 
 
@@ -748,6 +749,7 @@ def _controls(axes: Axes, setting: Setting, at: int, metric: str) -> None:
     """Rows without a value: what was not swept, as a line across; far from all points in words."""
     low, high = axes.get_ylim()
     spare = _STRETCH * (high - low)
+    far: dict[str, list[str]] = {"above": [], "below": []}
     for number, row in enumerate(row for row in setting.rows if row.value is None):
         values = row.metrics(at, metric)
         if values is None:
@@ -757,6 +759,7 @@ def _controls(axes: Axes, setting: Setting, at: int, metric: str) -> None:
             dash = _DASHES[1 + number % (len(_DASHES) - 1)]
             axes.axhline(level, color="#555555", lw=0.9, ls=dash, label=row.title)
         else:  # a line so far off would leave the points no room
-            where = "below" if level < low else "above"
             said = f"{level:.2f}" if metric == "mae" else f"{level:.1f} %"
-            axes.plot([], [], " ", label=f"({where}: {row.title.lower()}, {said})")
+            far["below" if level < low else "above"].append(f"{row.title.lower()}, {said}")
+    told = [f"{where}: {each}" for where, found in far.items() for each in found]
+    axes.set_title("\n".join(told), loc="left", fontsize=_SMALL, color="#555555")

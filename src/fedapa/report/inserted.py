@@ -43,6 +43,11 @@ def filled(text: str, folder: Path) -> str:
         for word, known in ((name, list(settings)), (kind, list(_KINDS))):
             if word not in known:
                 raise PlanError(f"table of {study}: '{word}' is unknown; {nearest(word, known)}")
+        rows = [each.name for each in settings[name].rows] if kind == "differences" else []
+        if row and row not in rows:
+            raise PlanError(
+                f"table of {study}: {kind} of '{row}' are not there; {nearest(row, rows)}"
+            )
         sheet = _KINDS[kind](results, settings[name], row)
         body = "nothing to show\n" if sheet is None else markdown(sheet)
         return f"<!-- table: {study} {name} {found['kind']} -->\n\n{body.strip()}\n\n<!-- end -->"

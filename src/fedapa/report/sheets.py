@@ -75,7 +75,8 @@ def caption(setting: Setting, horizon: int | None = None) -> str:
         [
             # A file by its name: where it lies differs from reader to reader.
             f"{kind}: {data['source'].rpartition('/')[2]}",
-            f"{len(data['rooms'])} rooms, {len(data['classes'])} classes, windows of {shape}",
+            f"{len(data['rooms'])} room{'s' if len(data['rooms']) > 1 else ''}, "
+            f"{len(data['classes'])} classes, windows of {shape}",
             f"split {data['split']}",
             f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
             when,

@@ -228,14 +228,14 @@ def _featured(setting: Setting, horizon: int) -> list[str]:
         for row in sheets.grouped(setting.rows)
         if row.group != "blind" and row.metrics(horizon, "accuracy") is not None
     ]
-    wanted = [name for name in _FEATURED if name in able]
+    wanted = [name for name in (setting.reference, *_FEATURED) if name in able]
     chosen = [*wanted, *(name for name in able if name not in wanted)][:_MOST]
     return [name for name in able if name in chosen]
 
 
 def _confused(report: _Report, setting: Setting, runs: Runs) -> None:
     names = [row.name for row in setting.rows]
-    wanted = [name for name in _CONFUSED if name in names]
+    wanted = [name for name in dict.fromkeys((*_CONFUSED, setting.reference)) if name in names]
     if len(wanted) < 2:
         wanted = _featured(setting, setting.rounds)[:3]
     found = {}
