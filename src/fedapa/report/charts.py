@@ -239,10 +239,13 @@ def overview(studies: Mapping[str, Setting], against: Sequence[str]) -> Figure:
     for number, (study, setting) in enumerate(studies.items()):
         for horizon in setting.horizons:
             places[study, horizon] = len(places) + 0.9 * number
+    sources: dict[str, list[str]] = {}
+    for name, setting in studies.items():
+        sources.setdefault(_source(setting), []).append(f"“{name}”")
     said = (
         f"{_title_of(studies, REFERENCE)} minus each, mean over rooms and seeds with the 95 % "
         "interval of the mean, paired over seeds. Filled is clear: the interval leaves zero out. "
-        + " ".join(f"{name}: {_source(setting)}." for name, setting in studies.items())
+        + " ".join(f"{', '.join(names)}: {source}." for source, names in sources.items())
     )
     with _drawn(1.7 + 0.155 * (max(places.values()) + 1), said) as figure:
         grid = figure.subplots(1, len(against), sharex=True, sharey=True, squeeze=False)[0]
