@@ -9,6 +9,7 @@ from fedapa.algorithms import find
 from fedapa.algorithms.ablations import (
     AveragePrototypes,
     AverageWithClients,
+    FedPCLSelf,
     FedProtoSelf,
     LocalMoreEpochs,
     MixtureOnly,
@@ -90,22 +91,27 @@ def test_self_prototypes_are_both_losses_on_the_own_set(make_rooms: MakeRooms) -
     assert report["loss"] == pytest.approx(report["loss_ce"] + 2 * report["loss_g"], rel=1e-5)
 
 
-def test_fedproto_with_own_prototypes_is_fedproto_alone(
-    make_rooms: MakeRooms, tmp_path: Path
+@pytest.mark.parametrize(("name", "control"), [("fedproto", FedProtoSelf), ("fedpcl", FedPCLSelf)])
+def test_a_control_with_own_prototypes_is_its_algorithm_alone(
+    name: str, control: type[FedProtoSelf | FedPCLSelf], make_rooms: MakeRooms, tmp_path: Path
 ) -> None:
-    """A room among three is where FedProto ends if it is the only room, to the last bit."""
+    """A room among three is where the algorithm ends if it is the only room, to the last bit."""
     rooms = make_rooms()
-    among = carry_out(plan_of("fedproto-self"), rooms, tmp_path / "among")[-1].record
-    alone = carry_out(plan_of("fedproto"), rooms[:1], tmp_path / "alone")[-1].record
-    carry_out(plan_of("fedproto"), rooms, tmp_path / "together")
-    name = "room 0.safetensors"
-    assert models(tmp_path / "among")[name] == models(tmp_path / "alone")[name]
-    assert models(tmp_path / "among")[name] != models(tmp_path / "together")[name]
+    among = carry_out(plan_of(control.name), rooms, tmp_path / "among")[-1].record
+    alone = carry_out(plan_of(name), rooms[:1], tmp_path / "alone")[-1].record
+    carry_out(plan_of(name), rooms, tmp_path / "together")
+    file = "room 0.safetensors"
+    assert models(tmp_path / "among")[file] == models(tmp_path / "alone")[file]
+    assert models(tmp_path / "among")[file] != models(tmp_path / "together")[file]
     assert among is not None
     assert alone is not None
-    entry, other = among["rooms"]["room 0"], alone["rooms"]["room 0"]
-    assert entry["nearest.accuracy"] == other["nearest.accuracy"]
-    algorithm = FedProtoSelf(training=QUICKLY)
+    exchanged = {"age", "bytes_up", "bytes_down"}
+    entry, other = (
+        {key: value for key, value in each["rooms"]["room 0"].items() if key not in exchanged}
+        for each in (among, alone)
+    )
+    assert entry == other, "its figures too, those of the nearest prototype among them"
+    algorithm = control(training=QUICKLY)
     _, sent, _ = algorithm.train(rooms[0], algorithm.join(rooms[0], Key(0)), round_number(1))
     assert array_bytes(sent) == 0
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from fedapa.algorithms.algorithm import RoomState, Round
 from fedapa.algorithms.fedapa import FedAPA
+from fedapa.algorithms.fedpcl import FedPCL
 from fedapa.algorithms.fedproto import FedProto
 from fedapa.algorithms.fine_tuning import fine_tune, is_due
 from fedapa.algorithms.local import Local
@@ -19,6 +20,7 @@ from fedapa.rooms.room import Room
 __all__ = [
     "AveragePrototypes",
     "AverageWithClients",
+    "FedPCLSelf",
     "FedProtoSelf",
     "FixedWeight",
     "LocalMoreEpochs",
@@ -84,6 +86,19 @@ class FedProtoSelf(FedProto):
 
     name: ClassVar[str] = "fedproto-self"
     title: ClassVar[str] = "FedProto alone"
+    travels: ClassVar[str] = "nothing"
+    citation: ClassVar[str] = "control"
+
+    mixture: Literal["own"] = "own"
+    """Fixed: what makes this variant."""
+
+
+@dataclass(frozen=True)
+class FedPCLSelf(FedPCL):
+    """FedPCL alone: its contrasts with the room's own prototypes; nothing is exchanged."""
+
+    name: ClassVar[str] = "fedpcl-self"
+    title: ClassVar[str] = "FedPCL alone"
     travels: ClassVar[str] = "nothing"
     citation: ClassVar[str] = "control"
 

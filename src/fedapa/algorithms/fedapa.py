@@ -103,6 +103,11 @@ class FedAPA(PrototypeExchange):
     """What Q_i is: the similarity-weighted mixture; the plain mean over holders, the same for all;
     or the room's own set, with which nothing travels and L_c too sees the own set alone."""
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether a room learns from its own set only, so that nothing travels."""
+        return self.mixture == "own"
+
     # ---- server half ------------------------------------------------------------------------
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
@@ -129,7 +134,7 @@ class FedAPA(PrototypeExchange):
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
         """Take in the sets that came, keep the last of rooms that were absent, mix, then pad."""
-        if self.mixture == "own":
+        if self.is_alone:
             return state
         new = take_in(state, uploads)
         prototypes, present = stored_sets(new)
@@ -148,10 +153,6 @@ class FedAPA(PrototypeExchange):
         return aggregate_prototypes(
             prototypes, present, self.aggregation_temperature, include_self=self.include_self
         )
-
-    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
-        """P and its mask, unless every room keeps to itself."""
-        return None if self.mixture == "own" else stored_sets(state)
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
         """The weights between rooms (mean over the classes a room holds) and their entropy."""
@@ -188,7 +189,7 @@ class FedAPA(PrototypeExchange):
             minimum_samples=self.minimum_samples,
             with_counts=self.padding == "counts",
         )
-        if self.mixture == "own":
+        if self.is_alone:
             upload = {}
         return {**state, **own}, upload, {**report, "lambda": weight}
 
@@ -222,7 +223,7 @@ class FedAPA(PrototypeExchange):
         """What the losses of this round are measured against; none in round 1."""
         shape = (0, len(room.classes), room.width)
         nobody = np.zeros(shape, np.float32)
-        if self.mixture == "own":
+        if self.is_alone:
             if "own" not in state:
                 return None
             own = full_set(state, np.zeros(shape[1:], np.float32))

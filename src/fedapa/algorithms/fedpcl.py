@@ -9,7 +9,7 @@ own prototypes, measured before it trains.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -50,6 +50,14 @@ class FedPCL(PrototypeExchange):
 
     temperature: Temperature = 0.07
     """τ of both contrasts."""
+    mixture: Literal["average", "own"] = "average"
+    """What p̄ is: the mean over rooms, beside everybody's sets; or the room's own set in place of
+    all of them, with which nothing travels."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a room learns from its own set only, so that nothing travels."""
+        return self.mixture == "own"
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ [C, D] and the real rows of the others' sets; the room has its own already."""
@@ -81,7 +89,7 @@ class FedPCL(PrototypeExchange):
             state = {**state, **self._measure(room, self.model(room, state))[0]}
         model, state, report = self.fit(room, state, round, self._objective(room, state))
         own, upload = self._measure(room, model)
-        return {**state, **own}, upload, report
+        return {**state, **own}, {} if self.is_alone else upload, report
 
     def _measure(self, room: Room, model: Model) -> tuple[RoomState, Payload]:
         return measure(room, model, minimum_samples=self.minimum_samples, unit_length=True)

@@ -28,7 +28,6 @@ from fedapa.algorithms.prototype_sets import (
 )
 from fedapa.learning.fit import NotNegative, Objective, cross_entropy
 from fedapa.models.model import Model, nearest_prototype
-from fedapa.payload import Array
 from fedapa.rooms.room import Room
 
 __all__ = ["FedProto", "prototype_distance"]
@@ -49,19 +48,10 @@ class FedProto(PrototypeExchange):
     """What embeddings are drawn to: the mean over rooms, or the room's own set of the round before,
     with which nothing travels."""
 
-    def merge(
-        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
-    ) -> ServerState:
-        """The sets that came, the last ones of rooms that were absent, and their mean."""
-        return state if self.mixture == "own" else super().merge(state, uploads, round)
-
-    def explain(self, state: ServerState) -> dict[str, float | Array]:
-        """How old each room's set is, unless every room keeps to itself."""
-        return {} if self.mixture == "own" else super().explain(state)
-
-    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
-        """P and its mask, unless every room keeps to itself."""
-        return None if self.mixture == "own" else super().sets(state)
+    @property
+    def is_alone(self) -> bool:
+        """Whether a room learns from its own set only, so that nothing travels."""
+        return self.mixture == "own"
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ of the classes that anybody holds."""
@@ -76,7 +66,7 @@ class FedProto(PrototypeExchange):
         """Minimise CE + λ·MSE, then measure the prototypes over the train windows."""
         model, state, report = self.fit(room, state, round, self._objective(room, state))
         own, upload = measure(room, model, minimum_samples=self.minimum_samples)
-        if self.mixture == "own":
+        if self.is_alone:
             return {**state, "mean": own["own"], "known": own["own_present"]}, {}, report
         return state, upload, report
 

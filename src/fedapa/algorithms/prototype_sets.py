@@ -55,6 +55,11 @@ class PrototypeExchange(Algorithm):
     minimum_samples: PositiveInteger = 1
     """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether a room learns from its own set only, so that nothing travels."""
+        return False
+
     def open(self, roster: Roster, key: Key) -> ServerState:
         """Nobody has uploaded yet."""
         return open_sets(roster, self.title)
@@ -63,15 +68,15 @@ class PrototypeExchange(Algorithm):
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
         """The sets that came, the last ones of rooms that were absent, and their mean."""
-        return take_in_and_average(state, uploads)
+        return state if self.is_alone else take_in_and_average(state, uploads)
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
-        """How old each room's set is."""
-        return {"age": cast(Array, state["age"])}
+        """How old each room's set is, where there are any."""
+        return {} if self.is_alone else {"age": cast(Array, state["age"])}
 
     def sets(self, state: ServerState) -> tuple[Array, Array] | None:
-        """P and its mask."""
-        return stored_sets(state)
+        """P and its mask, unless every room keeps to itself."""
+        return None if self.is_alone else stored_sets(state)
 
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """Keep what the server sent; the losses of this round are measured against it."""

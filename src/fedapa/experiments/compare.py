@@ -14,7 +14,7 @@ from fedapa.windows.store import Store
 __all__ = ["compare"]
 
 _CHOSEN = ("local", "fedavg", "fedapa", "fedapa-self")
-_CONTROLS = ("fedapa-self", "fedproto-self", "local-more-epochs", "pooled")
+_CONTROLS = ("fedapa-self", "fedpcl-self", "fedproto-self", "local-more-epochs", "pooled")
 _LONG = ("local", "fedapa", "fedapa-self")
 """Rows that also run until Local has stopped improving, as in Table 1."""
 

@@ -86,6 +86,7 @@ def formulas(sizes: Sizes) -> dict[str, tuple[str, int]]:
         "fedavg": weights,
         "fedbn": ("2·(Σw − ΣBN)", 2 * (parameters - norm)),
         "fedpcl": peers,
+        "fedpcl-self": ("0", 0),
         "fedproc": ("2·Σw + 2·|C|·D", 2 * parameters + 2 * prototypes),
         "fedproto": mean,
         "fedproto-self": ("0", 0),
