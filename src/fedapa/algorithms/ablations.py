@@ -82,7 +82,7 @@ class SelfPrototypes(FedAPA):
 
 @dataclass(frozen=True)
 class FedProtoSelf(FedProto):
-    """FedProto alone: its distance to the room's own prototypes; nothing is exchanged."""
+    """FedProto alone: FedProto's distance to the room's own prototypes; nothing is exchanged."""
 
     name: ClassVar[str] = "fedproto-self"
     title: ClassVar[str] = "FedProto alone"
@@ -95,7 +95,7 @@ class FedProtoSelf(FedProto):
 
 @dataclass(frozen=True)
 class FedPCLSelf(FedPCL):
-    """FedPCL alone: its contrasts with the room's own prototypes; nothing is exchanged."""
+    """FedPCL alone: FedPCL's contrasts with the room's own prototypes; nothing is exchanged."""
 
     name: ClassVar[str] = "fedpcl-self"
     title: ClassVar[str] = "FedPCL alone"
