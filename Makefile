@@ -56,7 +56,7 @@ results: setup  ## tables and picture of docs/results, from the results.json fil
 	  "Simulated rooms, nets that differ=simulated/table1:model" \
 	  "The same made anew, nets that differ=simulated-again/table1:model" \
 	  "WiAR, equal nets=wiar/table1:statistical" \
-	  "WiAR, nets that differ=wiar/table1:model" \
+	  "WiAR, nets that differ=wiar-long/table1:model" \
 	  "Wi-CaL=wical/table1:features"
 
 wheel: setup  ## dist/fedapa-*.whl

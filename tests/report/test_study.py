@@ -92,6 +92,16 @@ def many() -> Setting:
     return replace(base, rows=rows, horizons=[5, 10, 20], data=made.data(rooms=SIX))
 
 
+def far_horizon() -> Setting:
+    """Horizons 2, 4, 8 and 400, of which one row runs to the last."""
+    levels = {2: 0.2, 4: 0.3, 8: 0.4}
+    rows = [
+        made.row("local", "paper", {**levels, 400: 0.7}, title="Local"),
+        made.row("fedapa", "paper", levels, title="FedAPA"),
+    ]
+    return replace(made.setting(), rows=rows, rounds=8, horizons=[2, 4, 8, 400])
+
+
 @pytest.fixture
 def runs(make_store: MakeStore, tmp_path: Path) -> Runs:
     """Local and FedAPA on two small rooms, seed 0, under the names of both settings."""
@@ -122,6 +132,7 @@ def drawings(runs: Mapping[tuple[str, str, int], Run]) -> dict[str, Figure]:
             ["local", "fedapa-self"],
         ),
         "many curves": charts.convergence(many()),
+        "far horizon": charts.convergence(far_horizon()),
         "one seed": charts.convergence(made.setting(seeds=[3])),
         "bars": charts.room_bars(made.setting(), 20, ["local", "fedapa"]),
         "many bars": charts.room_bars(
@@ -153,6 +164,11 @@ def test_every_chart_names_its_data_split_and_seeds(runs: Runs) -> None:
 def test_equal_results_have_equal_pictures() -> None:
     one, two = (svg(charts.convergence(made.setting())) for _ in range(2))
     assert one == two
+
+
+def test_a_far_horizon_makes_the_axis_logarithmic() -> None:
+    assert charts.convergence(far_horizon()).axes[0].get_xscale() == "log"
+    assert charts.convergence(made.setting()).axes[0].get_xscale() == "linear"
 
 
 def test_rows_scored_at_few_rounds_are_marks_there() -> None:

@@ -20,7 +20,7 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from fedapa.evaluation.record import LAST
 from fedapa.evaluation.results import REFERENCE, Results, Row, Setting, running_mean
@@ -78,6 +78,8 @@ _PLACES = {
 _HATCHES = ("", "///", "...", "\\\\\\", "xxx", "++", "oo")
 _TOGETHER = 8
 """Curves that one panel holds before it is split."""
+_LONG = 40
+"""How many times its first horizon an axis may span before it is logarithmic."""
 _STRETCH = 0.25
 """How much longer an axis may become for a floor below the curves."""
 _ACCURACY = "test accuracy (%)"
@@ -149,13 +151,20 @@ def convergence(setting: Setting) -> Figure:
         for axes, (title, chosen) in zip(grid, panels.items(), strict=True):
             others = [row for row in chosen if row.name != setting.reference]
             places = _places(chosen)
+            last = max(max(map(len, _curves(row))) for row in (others or chosen))
+            if last > _LONG * min(setting.horizons):  # early horizons would lie on each other
+                axes.set_xscale("log")
+                axes.xaxis.set_major_formatter(ScalarFormatter())
             for row in chosen:
                 _curve(axes, row, places[row.name], thick=row.name == setting.reference)
             _floor(axes, setting)
-            last = max(max(map(len, _curves(row))) for row in (others or chosen))
             _mark_horizons(axes, setting, last)
-            axes.set(xlabel="round", ylabel=_ACCURACY, xlim=(0, 1.02 * last))
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+            axes.set(xlabel="round", ylabel=_ACCURACY)
+            if axes.get_xscale() == "log":
+                axes.set_xlim(1, 1.1 * last)
+            else:
+                axes.set_xlim(0, 1.02 * last)
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
             axes.legend(
                 title=title, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=3.5
             )
@@ -186,7 +195,11 @@ def _curve(axes: Axes, row: Row, number: int, *, thick: bool) -> None:
     rounds = np.arange(1, length + 1)
     mean = values.mean(axis=0)
     every = max(1, length // 6)
-    axes.plot(rounds, mean, markevery=((number * every) // 10, every), **look, zorder=3)
+    marked: Any = ((number * every) // 10, every)
+    if axes.get_xscale() == "log":
+        steps = np.geomspace(1, length, 7)[:-1] * length ** (number / 60)
+        marked = sorted({int(step) - 1 for step in steps})
+    axes.plot(rounds, mean, markevery=marked, **look, zorder=3)
     if len(values) > 1:
         apart = values.std(axis=0, ddof=1)
         axes.fill_between(
