@@ -477,6 +477,10 @@ def test_the_reference_is_among_the_few_rows_that_are_shown_room_by_room(tmp_pat
     rooms = (tmp_path / f"{setting.name}-rooms.tex").read_text()
     assert "Another method 7" in rooms
     assert "FedAvg" in rooms
+    few = [row for row in many().rows if row.name in ("fedapa", "local") or row.group == "more"]
+    write_study(tmp_path, made.results([replace(many(), rows=few)]), {})
+    rooms = (tmp_path / f"{setting.name}-rooms.tex").read_text()
+    assert all(f"Another method {number}" in rooms for number in range(3)), "five rows in all"
 
 
 def test_an_earlier_report_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def _featured(setting: Setting, horizon: int) -> list[str]:
         for row in sheets.grouped(setting.rows)
         if row.group != "blind" and row.metrics(horizon, "accuracy") is not None
     ]
-    wanted = [name for name in (setting.reference, *_FEATURED) if name in able]
+    wanted = [name for name in dict.fromkeys((setting.reference, *_FEATURED)) if name in able]
     chosen = [*wanted, *(name for name in able if name not in wanted)][:_MOST]
     return [name for name in able if name in chosen]
 
