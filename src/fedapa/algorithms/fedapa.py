@@ -103,11 +103,6 @@ class FedAPA(PrototypeExchange):
     """What Q_i is: the similarity-weighted mixture; the plain mean over holders, the same for all;
     or the room's own set, with which nothing travels and L_c too sees the own set alone."""
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether a room learns from its own set only, so that nothing travels."""
-        return self.mixture == "own"
-
     # ---- server half ------------------------------------------------------------------------
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:

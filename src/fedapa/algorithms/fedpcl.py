@@ -54,11 +54,6 @@ class FedPCL(PrototypeExchange):
     """What p̄ is: the mean over rooms, beside everybody's sets; or the room's own set in place of
     all of them, with which nothing travels."""
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether a room learns from its own set only, so that nothing travels."""
-        return self.mixture == "own"
-
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ [C, D] and the real rows of the others' sets; the room has its own already."""
         if "mean" not in state:

@@ -48,11 +48,6 @@ class FedProto(PrototypeExchange):
     """What embeddings are drawn to: the mean over rooms, or the room's own set of the round before,
     with which nothing travels."""
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether a room learns from its own set only, so that nothing travels."""
-        return self.mixture == "own"
-
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ of the classes that anybody holds."""
         if "mean" not in state:

@@ -6,7 +6,7 @@ and its age; a room that sits out keeps its set. Absent rows do not travel.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -55,10 +55,13 @@ class PrototypeExchange(Algorithm):
     minimum_samples: PositiveInteger = 1
     """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
 
+    mixture: Literal["adaptive", "average", "own"] = "average"
+    """What a room learns from; each algorithm says which of them it has."""
+
     @property
     def is_alone(self) -> bool:
         """Whether a room learns from its own set only, so that nothing travels."""
-        return False
+        return self.mixture == "own"
 
     def open(self, roster: Roster, key: Key) -> ServerState:
         """Nobody has uploaded yet."""

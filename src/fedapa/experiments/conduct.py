@@ -128,7 +128,7 @@ def conduct(
             *experiment.notes,
             *_notes(experiment, base),
             *_unequal(experiment, base, folders),
-            *_who_takes_part(experiment, base, folders),
+            *_who_takes_part(experiment, base, len(settings[0].data["rooms"])),
         ],
     )
     (out / experiment.name).mkdir(parents=True, exist_ok=True)
@@ -446,18 +446,17 @@ def _unequal(
     return said
 
 
-def _who_takes_part(
-    experiment: Experiment, base: Base, folders: Mapping[tuple[str, str, int], Path]
-) -> list[str]:
+def _who_takes_part(experiment: Experiment, base: Base, rooms: int) -> list[str]:
     """How many rooms a share of them is, and whether there is anybody to learn from."""
-    nets = experiment.settings[0]
-    runs = [Run.load(folders[nets.name, case.name, 0]) for case in experiment.cases(base.plan)]
-    rooms = len(runs[0].data["rooms"])
     if rooms == 1:
         return ["There is one room, with nobody to learn from: rows differ by how it trains alone."]
-    fewer = {each.plan.participation for each in runs} - {1.0}
+    plans = (
+        experiment.plan(base, experiment.settings[0], case, 0)
+        for case in experiment.cases(base.plan)
+    )
     told = "; ".join(
-        f"ρ = {share:g}: {number_of(share, rooms)} of {rooms}" for share in sorted(fewer)
+        f"ρ = {share:g}: {number_of(share, rooms)} of {rooms}"
+        for share in sorted({plan.participation for plan in plans} - {1.0})
     )
     return [f"Rooms that take part in a round: {told}."] if told else []
 

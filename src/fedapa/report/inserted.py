@@ -24,12 +24,12 @@ __all__ = ["filled"]
 _BLOCK = re.compile(
     r"<!-- table: (?P<study>\S+) (?P<setting>\S+) (?P<kind>\S+) -->\n.*?<!-- end -->", re.DOTALL
 )
-_KINDS: Mapping[str, Callable[[Results, Setting, str], Sheet | None]] = {
-    "overall": lambda _, setting, row: sheets.overall(setting, setting.rounds),
-    "horizons": lambda _, setting, row: sheets.horizons(setting),
-    "differences": lambda _, setting, row: sheets.differences(setting, row or None),
-    "reach": lambda _, setting, row: sheets.reach(setting),
-    "sweep": lambda results, setting, row: sheets.sweep(results, setting),
+_KINDS: Mapping[str, Callable[[Results, Setting], Sheet | None]] = {
+    "overall": lambda _, setting: sheets.overall(setting, setting.rounds),
+    "horizons": lambda _, setting: sheets.horizons(setting),
+    "differences": lambda _, setting: sheets.differences(setting),
+    "reach": lambda _, setting: sheets.reach(setting),
+    "sweep": sheets.sweep,
 }
 
 
@@ -48,7 +48,11 @@ def filled(text: str, folder: Path) -> str:
             raise PlanError(
                 f"table of {study}: {kind} of '{row}' are not there; {nearest(row, rows)}"
             )
-        sheet = _KINDS[kind](results, settings[name], row)
+        sheet = (
+            sheets.differences(settings[name], row)
+            if row
+            else _KINDS[kind](results, settings[name])
+        )
         body = "nothing to show\n" if sheet is None else markdown(sheet)
         return f"<!-- table: {study} {name} {found['kind']} -->\n\n{body.strip()}\n\n<!-- end -->"
 
