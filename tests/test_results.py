@@ -1,4 +1,4 @@
-"""The results pages: their tables are those of the results beside it, their data is named."""
+"""The results pages: their tables are those of the results beside them, their data is named."""
 
 import json
 from dataclasses import replace

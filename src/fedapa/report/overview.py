@@ -40,13 +40,13 @@ def drawn(folder: Path, named: Sequence[str]) -> Figure:
 
 def _setting(path: Path, name: str) -> Setting:
     if not path.is_file():
-        raise PlanError(f"{path}: is not there")
+        raise PlanError(f"{path}: is not there; STUDY is a folder beside the picture")
     settings = {each.name: each for each in Results.load(path).settings}
     if name not in settings:
         raise PlanError(f"{path}: setting '{name}' is unknown; {nearest(name, list(settings))}")
     for row in (REFERENCE, *_AGAINST):
         if settings[name].row(row) is None:
-            raise PlanError(f"{path}: has no row '{row}', which the picture is about")
+            raise PlanError(f"{path}: has no row '{row}' for the picture; name a study that has it")
     return settings[name]
 
 
