@@ -6,8 +6,8 @@ from dataclasses import replace
 from threadpoolctl import threadpool_limits
 
 from fedapa.randomness import Key
-from fedapa.rooms.simulated import preset_of
 from fedapa.simulator.take import take
+from fedapa.stores.simulated import preset_of
 
 _WINDOWS = 10
 _REPEATS = 3

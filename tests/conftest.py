@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
-from fedapa.windows.store import write_store
+from fedapa.stores.store import write_store
 
 # Busy machines are slow, not wrong; and a red test must be red again when it is looked at.
 settings.register_profile("fedapa", deadline=None, derandomize=True)

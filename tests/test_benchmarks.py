@@ -28,7 +28,7 @@ from fedapa.federation.engines.in_process import InProcess
 from fedapa.models import fast
 from fedapa.models.cost import layers
 from fedapa.randomness import Key
-from fedapa.rooms.simulated import preset_of
+from fedapa.stores.simulated import preset_of
 from fedapa.windows.split import split_windows
 
 

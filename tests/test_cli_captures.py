@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedapa.report.waterfall import draw_waterfall
-from fedapa.windows.store import Store
+from fedapa.stores.store import Store
 from tests.csi.capture_bytes import bfee, intel_csi, nexmon_file
 from tests.csi.conftest import shared_data
 from tests.test_cli import fedapa, one_sentence

@@ -319,13 +319,10 @@ def import_(
     Example: fedapa import captures --pattern '{room}/{day}/P={count}.pcap' --out rooms.h5
     """
     from fedapa.report.captures import import_summary, import_table
-    from fedapa.rooms.imported import (
-        Preparation,
-        import_captures,
-        sources_by_manifest,
-        sources_by_pattern,
-    )
-    from fedapa.rooms.wical import import_wical
+    from fedapa.stores.imported.captures import import_captures
+    from fedapa.stores.imported.preparation import Preparation
+    from fedapa.stores.imported.sources import sources_by_manifest, sources_by_pattern
+    from fedapa.stores.wical import import_wical
     from fedapa.windows.clean import EMPTY
 
     others: list[Path] = []
@@ -514,9 +511,9 @@ def simulate(
 
     Example: fedapa simulate --preset six-rooms --seed 0 --workers 2 --out rooms.h5
     """
-    from fedapa.rooms.own import changed_preset, read_rooms
-    from fedapa.rooms.simulated import preset_hash, preset_of, write_simulated
-    from fedapa.rooms.simulated_captures import PATTERN, write_simulated_captures
+    from fedapa.stores.own import changed_preset, read_rooms
+    from fedapa.stores.simulated import preset_hash, preset_of, write_simulated
+    from fedapa.stores.simulated_captures import PATTERN, write_simulated_captures
 
     chosen = preset_of(preset)
     if rooms is not None:
@@ -723,7 +720,7 @@ def reproduce_difficulty(
 
     from fedapa.experiments.difficulty import difficulty, difficulty_sheet
     from fedapa.report.tables import rich_table
-    from fedapa.windows.store import Store
+    from fedapa.stores.store import Store
 
     with _bar("simulating rooms") as show:
         store = _simulated_or(data, preset, seed, show)
@@ -820,7 +817,7 @@ def _print_json(value: Any) -> None:
 def _simulated_or(
     data: Path | None, preset: str, seed: int, show: Callable[[int, int], None]
 ) -> Path:
-    from fedapa.rooms.simulated import simulated_store
+    from fedapa.stores.simulated import simulated_store
 
     return data if data is not None else simulated_store(preset, seed, progress=show)
 

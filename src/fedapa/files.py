@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["aside", "folder_aside", "readable", "write_bytes", "write_text"]
+__all__ = ["aside", "cache_folder", "folder_aside", "readable", "write_bytes", "write_text"]
 
 
 def readable(name: str) -> str:
@@ -77,3 +77,11 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, content: str) -> None:
     """Replace the text in ``path`` in one step."""
     write_bytes(path, content.encode())
+
+
+def cache_folder() -> Path:
+    """Where derived files are kept: $FEDAPA_CACHE, else fedapa under the user's cache folder."""
+    if chosen := os.environ.get("FEDAPA_CACHE"):
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "fedapa"

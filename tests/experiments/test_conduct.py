@@ -37,7 +37,7 @@ from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.report.sheets import caption
-from fedapa.rooms.simulated import preset_of
+from fedapa.stores.simulated import preset_of
 from tests.conftest import MakeStore
 
 TINY = Nets("tiny", "tiny nets", "tiny")

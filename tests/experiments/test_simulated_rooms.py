@@ -10,7 +10,7 @@ from fedapa.experiments.difficulty import difficulty, difficulty_sheet, window_s
 from fedapa.experiments.fig4 import distribution, distribution_sheet, planned
 from fedapa.randomness import Key
 from fedapa.report.pictures import distribution_figure, save
-from fedapa.rooms.simulated import preset_of, simulated_store
+from fedapa.stores.simulated import preset_of, simulated_store
 from tests.conftest import MakeStore
 from tests.test_cli import fedapa, one_sentence
 

@@ -22,9 +22,9 @@ from fedapa.errors import DataError, PlanError, RunError
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.prepare import Progress, prepare_rooms
 from fedapa.federation.run import Run
+from fedapa.files import cache_folder
 from fedapa.rooms.room import Normaliser
-from fedapa.windows.slide import cache_folder
-from fedapa.windows.store import write_store
+from fedapa.stores.store import write_store
 from tests.conftest import MakeRooms, MakeStore, hear_ctrl_c
 
 SAME = ("rounds.jsonl", "plan.toml", "data.json", "summary.json", "checkpoint")

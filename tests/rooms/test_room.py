@@ -10,7 +10,8 @@ import torch
 from fedapa import Room
 from fedapa.errors import DataError
 from fedapa.randomness import Key
-from fedapa.rooms.room import Normaliser, class_indices, sorted_labels
+from fedapa.rooms.room import Normaliser
+from fedapa.windows.labels import class_indices, sorted_labels
 from tests.conftest import MakeRooms
 
 

@@ -12,8 +12,8 @@ from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.randomness import Key
 from fedapa.rooms.skew import by_classes, by_dirichlet, deal
-from fedapa.windows.slide import RoomWindows
-from fedapa.windows.store import write_store
+from fedapa.stores.materialise import RoomWindows
+from fedapa.stores.store import write_store
 
 LABELS = [index % 5 for index in range(500)]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.windows.store import Label
+from fedapa.windows.labels import Label
 
 __all__ = ["METRICS", "blind_scores", "confusion", "score"]
 

@@ -9,7 +9,7 @@ from fedapa.experiments.conduct import Show, conduct, holds_features
 from fedapa.experiments.experiment import Base, Case, Experiment, Nets
 from fedapa.experiments.experiment import algorithms as cases_of
 from fedapa.experiments.reproduce import Reproduced, shown
-from fedapa.windows.store import Store
+from fedapa.stores.store import Store
 
 __all__ = ["compare"]
 

@@ -39,8 +39,8 @@ from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
 from fedapa.randomness import Key
-from fedapa.rooms.simulated import preset_hash, preset_of
-from fedapa.windows.store import Store
+from fedapa.stores.simulated import preset_hash, preset_of
+from fedapa.stores.store import Store
 
 __all__ = ["Conducted", "Show", "conduct", "folder_name", "holds_features", "refuse_results"]
 

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from scipy import signal, stats
 
 from fedapa.randomness import Key
-from fedapa.rooms.simulated import preset_of
 from fedapa.simulator.channel import TONE_SPACING, Channel, Radio, shadow
 from fedapa.simulator.people import Body, Crowd, Motion, crowd_of
 from fedapa.simulator.receiver import Receiver
 from fedapa.simulator.room import SPEED_OF_LIGHT, Furniture, Room, Scatterers, furniture_of
 from fedapa.simulator.take import Scene, take
+from fedapa.stores.simulated import preset_of
 from fedapa.windows.split import SplitKind, split_windows
 
 __all__ = [

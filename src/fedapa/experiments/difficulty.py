@@ -16,8 +16,9 @@ import numpy.typing as npt
 from fedapa.errors import DataError
 from fedapa.randomness import Key
 from fedapa.report.tables import Sheet
+from fedapa.stores.store import Store
+from fedapa.windows.labels import Label
 from fedapa.windows.split import SplitKind, split_windows
-from fedapa.windows.store import Label, Store
 
 __all__ = ["Score", "difficulty", "difficulty_sheet", "window_statistics"]
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from fedapa.errors import DataError
 from fedapa.report.tables import Sheet
-from fedapa.rooms.simulated import Preset
-from fedapa.windows.slide import Cut, window_starts
-from fedapa.windows.store import Label, Store
+from fedapa.stores.materialise import Cut, window_starts
+from fedapa.stores.simulated import Preset
+from fedapa.stores.store import Store
+from fedapa.windows.labels import Label
 
 __all__ = ["Distribution", "distribution", "distribution_sheet", "planned"]
 

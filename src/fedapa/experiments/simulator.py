@@ -14,9 +14,9 @@ from fedapa.experiments.difficulty import difficulty
 from fedapa.experiments.fig4 import planned
 from fedapa.randomness import Key
 from fedapa.report import pictures
-from fedapa.rooms.simulated import preset_of, simulated_store
 from fedapa.simulator.room import furniture_of
 from fedapa.simulator.take import take
+from fedapa.stores.simulated import preset_of, simulated_store
 
 __all__ = ["write_pictures"]
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from fedapa.errors import PlanError
 from fedapa.experiments.experiment import Case, Experiment, Nets
 from fedapa.federation.plan import Plan
-from fedapa.rooms.simulated import preset_of
-from fedapa.windows.store import Store
+from fedapa.stores.simulated import preset_of
+from fedapa.stores.store import Store
 
 __all__ = ["WINDOWS"]
 

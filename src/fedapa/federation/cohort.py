@@ -15,7 +15,7 @@ from fedapa.algorithms.algorithm import Algorithm, Roster
 from fedapa.errors import PlanError, RosterError
 from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
-from fedapa.windows.store import check_name
+from fedapa.windows.labels import check_name
 
 __all__ = [
     "Selection",

@@ -20,8 +20,8 @@ from fedapa.evaluation.metrics import confusion, score
 from fedapa.files import write_bytes
 from fedapa.models.model import Model
 from fedapa.payload import Array, Precision, Tree, Value, decode, digest, encode
+from fedapa.rooms.model_file import save_model
 from fedapa.rooms.room import Room
-from fedapa.rooms.served import save_model
 
 __all__ = ["Participant", "Reply", "Request", "decode_reply", "encode_reply"]
 

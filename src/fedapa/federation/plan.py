@@ -23,9 +23,9 @@ from fedapa.learning.fit import NotNegativeInteger, Positive, PositiveInteger, T
 from fedapa.models.build import ARCHITECTURES
 from fedapa.payload import Precision
 from fedapa.rooms.skew import Partition
-from fedapa.windows.slide import Cut
+from fedapa.stores.materialise import Cut
+from fedapa.windows.labels import Label
 from fedapa.windows.split import SplitKind
-from fedapa.windows.store import Label
 
 __all__ = ["DataPlan", "ModelPlan", "Plan"]
 

@@ -18,12 +18,13 @@ from fedapa.files import write_bytes
 from fedapa.models.build import assign_by_size
 from fedapa.models.cost import layers
 from fedapa.randomness import Key
-from fedapa.rooms.room import Normaliser, Room, class_indices, sorted_labels
-from fedapa.rooms.simulated import simulated_store
+from fedapa.rooms.room import Normaliser, Room
 from fedapa.rooms.skew import deal
-from fedapa.windows.slide import RoomWindows, materialise
+from fedapa.stores.materialise import RoomWindows, materialise
+from fedapa.stores.simulated import simulated_store
+from fedapa.stores.store import Store
+from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.split import Split, split_windows
-from fedapa.windows.store import Label, Store
 
 __all__ = ["GIVEN_ROOMS", "Progress", "check_batches", "describe", "prepare_rooms"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from fedapa.rooms.imported import Imported
+from fedapa.stores.imported.captures import Imported
 from fedapa.windows.inspection import Inspection
 
 __all__ = ["import_summary", "import_table", "inspection_table"]

@@ -20,7 +20,7 @@ from fedapa.federation.run import Run
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Model, unit
 from fedapa.rooms.room import Room
-from fedapa.windows.store import Label
+from fedapa.windows.labels import Label
 
 __all__ = ["Embedding", "embed", "project"]
 

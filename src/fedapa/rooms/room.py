@@ -1,7 +1,7 @@
 """Room: one client with its windows, its split, its normaliser and the net it can afford."""
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,10 +16,10 @@ from fedapa.models.build import build_model
 from fedapa.models.cost import flops
 from fedapa.models.model import Model, batch_norm_arrays
 from fedapa.randomness import Key
+from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.split import Split, SplitKind, split_windows
-from fedapa.windows.store import Label
 
-__all__ = ["Normaliser", "Room", "RoomCard", "class_indices", "cut_batches", "sorted_labels"]
+__all__ = ["Normaliser", "Room", "RoomCard", "cut_batches"]
 
 _DEFAULT_KEY = Key(0)
 _CHUNK = 64  # windows read at a time where order does not matter
@@ -307,24 +307,3 @@ def _is_whole_file(windows: npt.NDArray[np.float32], path: str) -> bool:
         return False
     whole = np.load(path, mmap_mode="r")
     return bool(whole.shape == windows.shape and whole.dtype == windows.dtype)
-
-
-def class_indices(
-    room: str, labels: Sequence[Label], classes: Sequence[Label]
-) -> npt.NDArray[np.int64]:
-    """Labels as indices into ``classes``; a label that is not listed is an error, not a guess."""
-    place = {label: index for index, label in enumerate(classes)}
-    for number, label in enumerate(labels):
-        if label not in place:
-            raise DataError(
-                f"room '{room}', window {number}: label {label!r} is not among the classes "
-                f"{list(classes)}; add it to the plan's classes or leave the recording out"
-            )
-    return np.asarray([place[label] for label in labels], np.int64)
-
-
-def sorted_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Each label once: counts in numerical order, then categories by name."""
-    counts = sorted({label for label in labels if isinstance(label, int)})
-    categories = sorted({label for label in labels if isinstance(label, str)})
-    return (*counts, *categories)

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedapa.errors import DataError
-from fedapa.files import aside
+from fedapa.files import aside, cache_folder
 from fedapa.randomness import Key
-from fedapa.windows.slide import RoomWindows, cache_folder
-from fedapa.windows.store import Label
+from fedapa.stores.materialise import RoomWindows
+from fedapa.windows.labels import Label
 
 __all__ = ["Partition", "by_classes", "by_dirichlet", "deal"]
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from fedapa.errors import DataError
 from fedapa.randomness import Key
-from fedapa.windows.store import Label
+from fedapa.windows.labels import Label
 
 __all__ = ["Split", "SplitKind", "split_windows"]
 

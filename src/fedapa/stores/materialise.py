@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fedapa.errors import DataError
-from fedapa.files import aside, write_text
-from fedapa.windows.store import Label, Recording, Store
+from fedapa.files import aside, cache_folder, write_text
+from fedapa.stores.store import Recording, Store
+from fedapa.windows.labels import Label
 
 __all__ = [
     "Cut",
     "RoomWindows",
-    "cache_folder",
     "cut_recording",
     "materialise",
     "window_starts",
@@ -71,14 +71,6 @@ class RoomWindows:
     def open(self) -> npt.NDArray[np.float32]:
         """The values, memory-mapped; every process that opens them shares one copy."""
         return np.load(self.path, mmap_mode="r")  # type: ignore[no-any-return]
-
-
-def cache_folder() -> Path:
-    """Where derived files are kept: $FEDAPA_CACHE, else fedapa under the user's cache folder."""
-    if chosen := os.environ.get("FEDAPA_CACHE"):
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "fedapa"
 
 
 def materialise(

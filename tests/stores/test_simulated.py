@@ -16,8 +16,9 @@ import pytest
 
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.experiments import credibility
-from fedapa.rooms.own import changed_preset, read_rooms
-from fedapa.rooms.simulated import (
+from fedapa.simulator.room import Walls
+from fedapa.stores.own import changed_preset, read_rooms
+from fedapa.stores.simulated import (
     PRESETS,
     Place,
     Preset,
@@ -26,8 +27,7 @@ from fedapa.rooms.simulated import (
     simulated_store,
     write_simulated,
 )
-from fedapa.simulator.room import Walls
-from fedapa.windows.store import Store
+from fedapa.stores.store import Store
 
 
 def digest(path: Path) -> str:
@@ -153,8 +153,8 @@ def test_equal_seeds_give_equal_values_for_any_number_of_workers(tmp_path: Path)
 
 def test_the_number_of_blas_threads_does_not_matter(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tests.rooms.test_simulated import tiny;"
-        "from fedapa.rooms.simulated import write_simulated;"
+        "import sys; from pathlib import Path; from tests.stores.test_simulated import tiny;"
+        "from fedapa.stores.simulated import write_simulated;"
         "write_simulated(tiny(), seed=3, out=Path(sys.argv[1]))"
     )
     for threads in ("1", "2"):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedapa.errors import DataError
-from fedapa.windows.append import append_store
-from fedapa.windows.store import Store
+from fedapa.stores.append import append_store
+from fedapa.stores.store import Store
 
 
 def piece(packets: int, first: float = 0.0, rate: float = 100.0):

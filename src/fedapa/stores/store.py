@@ -15,11 +15,10 @@ size. Nothing is read until asked for, and then only the packets asked for.
 """
 
 import contextlib
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import h5py
 import numpy as np
@@ -27,24 +26,12 @@ import numpy.typing as npt
 
 from fedapa.errors import DataError
 from fedapa.files import aside
+from fedapa.windows.labels import Label, check_name
 
-__all__ = ["Label", "Recording", "Store", "StoreWriter", "check_name", "write_store"]
-
-Label: TypeAlias = int | str
+__all__ = ["Recording", "Store", "StoreWriter", "write_store"]
 
 _FORMAT = "fedapa-rooms"
 _VERSION = 1
-_NAME = re.compile(r"[\w][\w .=,+-]{0,63}")
-
-
-def check_name(name: str, what: str) -> str:
-    """A name of a room or recording; it becomes a file name, so its characters are limited."""
-    if not _NAME.fullmatch(name) or name != name.strip():
-        raise DataError(
-            f"{what} '{name}': use 1 to 64 letters, digits, spaces and _ . = , + -, "
-            "starting with a letter, digit or _"
-        )
-    return name
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from fedapa.errors import DataError
 from fedapa.files import aside
-from fedapa.windows.store import Label, Store, StoreWriter, write_store
+from fedapa.stores.store import Store, StoreWriter, write_store
+from fedapa.windows.labels import Label
 
-__all__ = ["StoreAppender", "append_store"]
+__all__ = ["Piece", "StoreAppender", "append_store"]
 
 Piece = tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]
 """amplitude [packets, subcarriers, links] and timestamps [packets]."""

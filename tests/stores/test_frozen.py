@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fedapa.rooms.simulated import Task, preset_of
 from fedapa.simulator.room import MATERIALS
+from fedapa.stores.simulated import Task, preset_of
 from fedapa.windows.clean import clean
 
 FROZEN: dict[tuple[str, str], tuple[float, ...]] = {

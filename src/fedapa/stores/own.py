@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedapa.errors import PlanError, nearest
-from fedapa.rooms.simulated import Place, Preset
 from fedapa.simulator.room import Room
 from fedapa.simulator.take import Scene
+from fedapa.stores.simulated import Place, Preset
 
 __all__ = ["changed_preset", "read_rooms"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from fedapa.csi.nexmon import write_nexmon
 from fedapa.errors import DataError
 from fedapa.files import folder_aside
-from fedapa.rooms.simulated import Preset, Task, preset_of, run_tasks, tasks_of
+from fedapa.stores.simulated import Preset, Task, preset_of, run_tasks, tasks_of
 
 __all__ = ["PATTERN", "write_simulated_captures"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fedapa.errors import DataError, PlanError
-from fedapa.rooms.own import changed_preset
-from fedapa.rooms.simulated import Preset, preset_of, write_simulated
-from fedapa.rooms.simulated_captures import write_simulated_captures
+from fedapa.stores.own import changed_preset
+from fedapa.stores.simulated import Preset, preset_of, write_simulated
+from fedapa.stores.simulated_captures import write_simulated_captures
 from tests.conftest import hear_ctrl_c
 
 

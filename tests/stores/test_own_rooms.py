@@ -10,9 +10,9 @@ import pytest
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError
-from fedapa.rooms.own import changed_preset, read_rooms
-from fedapa.rooms.simulated import preset_of, write_simulated
 from fedapa.simulator.delays import DelayGrid
+from fedapa.stores.own import changed_preset, read_rooms
+from fedapa.stores.simulated import preset_of, write_simulated
 from fedapa.windows.clean import Amplitudes
 
 IMPOSSIBLE = [
@@ -113,7 +113,7 @@ def test_a_take_without_any_signal_is_one_sentence(
         nothing = np.zeros((packets, 56, 1), np.float32)
         return Amplitudes(nothing, np.arange(float(packets)), capture.subcarriers[:56])
 
-    monkeypatch.setattr("fedapa.rooms.simulated.clean", silent)
+    monkeypatch.setattr("fedapa.stores.simulated.clean", silent)
     with pytest.raises(DataError, match=r"room 'living room', 0 people: no packet .* has a signal"):
         write_simulated("smoke", seed=0, out=tmp_path / "own.h5")
     assert not list(tmp_path.iterdir())

@@ -5,16 +5,13 @@ import numpy as np
 import pytest
 
 from fedapa.errors import DataError
-from fedapa.rooms.imported import (
-    Preparation,
-    import_captures,
-    sources_by_manifest,
-    sources_by_pattern,
-)
-from fedapa.rooms.simulated import write_simulated
-from fedapa.rooms.simulated_captures import PATTERN, write_simulated_captures
-from fedapa.rooms.wical import import_wical
-from fedapa.windows.store import Store
+from fedapa.stores.imported.captures import import_captures
+from fedapa.stores.imported.preparation import Preparation
+from fedapa.stores.imported.sources import sources_by_manifest, sources_by_pattern
+from fedapa.stores.simulated import write_simulated
+from fedapa.stores.simulated_captures import PATTERN, write_simulated_captures
+from fedapa.stores.store import Store
+from fedapa.stores.wical import import_wical
 from tests.csi.capture_bytes import bfee, intel_csi, intel_file, nexmon_file
 
 

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError, RunError, nearest
+from fedapa.files import cache_folder
 from fedapa.payload import Tree, decode, encode
 from fedapa.processes import Workers
 from fedapa.randomness import Key
@@ -26,9 +27,9 @@ from fedapa.simulator.people import Motion
 from fedapa.simulator.receiver import Receiver
 from fedapa.simulator.room import Furniture, Room, Walls, capacity
 from fedapa.simulator.take import Scene, check_scene, take
+from fedapa.stores.store import write_store
 from fedapa.windows.clean import Amplitudes, clean
-from fedapa.windows.slide import cache_folder
-from fedapa.windows.store import check_name, write_store
+from fedapa.windows.labels import check_name
 
 __all__ = [
     "PRESETS",

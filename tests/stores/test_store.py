@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedapa.errors import DataError
-from fedapa.windows.store import Store, write_store
+from fedapa.stores.store import Store, write_store
 from tests.conftest import MakeStore
 
 

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedapa.errors import DataError
-from fedapa.rooms.imported import Imported
-from fedapa.windows.store import check_name, write_store
+from fedapa.stores.imported.captures import Imported
+from fedapa.stores.store import write_store
+from fedapa.windows.labels import check_name
 
 __all__ = ["import_wical"]
 

@@ -1,0 +1,1 @@
+"""Imported rooms: trees of captures become recordings in a store."""

@@ -1,0 +1,130 @@
+"""What a store holds already, and what may not be added: second labels, other preparations."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from fedapa.errors import DataError
+from fedapa.stores.append import StoreAppender
+from fedapa.stores.imported.preparation import Preparation
+from fedapa.stores.imported.sources import Source, overlap, same, stretch
+from fedapa.windows.labels import Label
+
+__all__ = [
+    "content_digest",
+    "identity",
+    "imported_before",
+    "refuse_mixed_labels",
+    "refuse_other_preparation",
+    "refuse_overlaps",
+    "refuse_second_label",
+    "taken_names",
+]
+
+
+def content_digest(path: Path) -> str:
+    """A name for the bytes of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def identity(digest: str, source: Source) -> str:
+    """What a recording was made from: the content of its file, and which seconds of it."""
+    return f"{digest} {source.start or 0.0} {'end' if source.end is None else source.end}"
+
+
+def imported_before(store: StoreAppender) -> dict[str, list[Source]]:
+    """What was imported before, by content."""
+    known: dict[str, list[Source]] = {}
+    for room, name, notes in store.recordings():
+        if "content" in notes:
+            label, day = _plain_label(notes["label"]), str(notes["day"])
+            digest, start, end = str(notes["content"]).split(" ")
+            until = None if end == "end" else float(end)
+            path = Path(str(notes["source"]))
+            source = Source(path, room, label, day, name, float(start), until)
+            known.setdefault(digest, []).append(source)
+    return known
+
+
+def taken_names(store: StoreAppender) -> set[tuple[str, str]]:
+    """Rooms and names that are taken; a recording that was parted takes its whole name too."""
+    taken = set()
+    for room, name, notes in store.recordings():
+        taken.add((room, name))
+        if "part" in notes:
+            taken.add((room, name.removesuffix(f" part {notes['part']}")))
+    return taken
+
+
+def _plain_label(value: Any) -> Label:
+    return str(value) if isinstance(value, str) else int(value)
+
+
+def refuse_second_label(source: Source, earlier: Iterable[Source], out: Path) -> None:
+    """One recording has one label, and its seconds are imported once."""
+    for other in earlier:
+        there = f"as '{other.name}' of room '{other.room}' in {out.name}"
+        if same(source, other):
+            if source.label != other.label:
+                raise DataError(
+                    f"{source.path}: labelled {source.label!r}, but the same recording is "
+                    f"labelled {other.label!r} {there}; which is it?"
+                )
+        elif overlap(source, other):
+            raise DataError(
+                f"{source.path}: its seconds {stretch(source)}, labelled {source.label!r}, "
+                f"overlap the seconds {stretch(other)}, labelled {other.label!r} {there}; "
+                "import a stretch once, or start a new store"
+            )
+
+
+def refuse_other_preparation(
+    sources: Sequence[Source], store: StoreAppender, how: Preparation, out: Path
+) -> None:
+    """All recordings of a room are prepared in one way."""
+    for room in sorted({source.room for source in sources} & set(store.rooms())):
+        there = store.about(room).get("prepared", "in a way that is not noted")
+        if there != how.summary:
+            raise DataError(
+                f"{out}: room '{room}' was prepared otherwise ({there}) than asked for now "
+                f"({how.summary}); give the same options, or use another --out"
+            )
+
+
+def refuse_overlaps(sources: Sequence[Source]) -> None:
+    """A stretch of a file may be imported once, under one label."""
+    by_path: dict[Path, list[Source]] = {}
+    for source in sources:
+        by_path.setdefault(source.path.resolve(), []).append(source)
+    for stretches in by_path.values():
+        stretches.sort(key=lambda each: each.start or 0.0)
+        for one, other in pairwise(stretches):
+            if one.end is None or one.end > (other.start or 0.0):
+                alike = one.label == other.label and one.room == other.room
+                raise DataError(
+                    f"{one.path}: two {'equal' if alike else 'contradictory'} labels for the "
+                    f"seconds from {other.start or 0:g} on: {one.label!r} in '{one.room}' and "
+                    f"{other.label!r} in '{other.room}'"
+                )
+    names = Counter((source.room, source.name) for source in sources)
+    for (room, name), times in sorted(names.items()):
+        if times > 1:
+            raise DataError(
+                f"{times} files of room '{room}' would be named '{name}'; rename them, or let the "
+                "pattern name more parts of the path"
+            )
+
+
+def refuse_mixed_labels(sources: Sequence[Source], store: StoreAppender, out: Path) -> None:
+    """A store holds counts or categories, not both."""
+    kinds = {type(source.label).__name__ for source in sources}
+    kinds |= {type(_plain_label(notes["label"])).__name__ for _, _, notes in store.recordings()}
+    if len(kinds) > 1:
+        raise DataError(
+            f"{out}: counts and categories do not go into one store; use another --out, or name "
+            "both {count} or both {label}"
+        )

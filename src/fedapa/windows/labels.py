@@ -1,0 +1,47 @@
+"""Labels: what a window shows, a count or a category, as a name, an order and a class index."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fedapa.errors import DataError
+
+__all__ = ["Label", "check_name", "class_indices", "sorted_labels"]
+
+Label: TypeAlias = int | str
+
+_NAME = re.compile(r"[\w][\w .=,+-]{0,63}")
+
+
+def check_name(name: str, what: str) -> str:
+    """A name of a room or recording; it becomes a file name, so its characters are limited."""
+    if not _NAME.fullmatch(name) or name != name.strip():
+        raise DataError(
+            f"{what} '{name}': use 1 to 64 letters, digits, spaces and _ . = , + -, "
+            "starting with a letter, digit or _"
+        )
+    return name
+
+
+def class_indices(
+    room: str, labels: Sequence[Label], classes: Sequence[Label]
+) -> npt.NDArray[np.int64]:
+    """Labels as indices into ``classes``; a label that is not listed is an error, not a guess."""
+    place = {label: index for index, label in enumerate(classes)}
+    for number, label in enumerate(labels):
+        if label not in place:
+            raise DataError(
+                f"room '{room}', window {number}: label {label!r} is not among the classes "
+                f"{list(classes)}; add it to the plan's classes or leave the recording out"
+            )
+    return np.asarray([place[label] for label in labels], np.int64)
+
+
+def sorted_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Each label once: counts in numerical order, then categories by name."""
+    counts = sorted({label for label in labels if isinstance(label, int)})
+    categories = sorted({label for label in labels if isinstance(label, str)})
+    return (*counts, *categories)
