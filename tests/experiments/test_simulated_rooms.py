@@ -11,8 +11,8 @@ from fedapa.experiments.fig4 import distribution, distribution_sheet, planned
 from fedapa.randomness import Key
 from fedapa.report.pictures import distribution_figure, save
 from fedapa.stores.simulated import preset_of, simulated_store
+from tests.cli.test_cli import fedapa, one_sentence
 from tests.conftest import MakeStore
-from tests.test_cli import fedapa, one_sentence
 
 
 @pytest.mark.slow

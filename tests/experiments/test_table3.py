@@ -13,8 +13,8 @@ from fedapa.experiments.table3 import (
     communication_sheet,
     formulas,
 )
+from tests.cli.test_cli import fedapa
 from tests.conftest import MakeStore
-from tests.test_cli import fedapa
 
 
 @pytest.fixture(scope="module")

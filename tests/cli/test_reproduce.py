@@ -11,8 +11,8 @@ from fedapa.experiments.compare import compare
 from fedapa.experiments.experiment import Base
 from fedapa.experiments.reproduce import EXPERIMENTS, _beside_the_paper, _papers, published
 from fedapa.experiments.table3 import PAPER, formulas
+from tests.cli.test_cli import fedapa, one_sentence
 from tests.conftest import MakeStore
-from tests.test_cli import fedapa, one_sentence
 
 SMALL = ("--set", "data.window=16", "--set", "model.width=16", "--set", "training.batch_size=4")
 
@@ -118,7 +118,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
 def test_every_experiment_opens_with_its_command_and_what_to_expect() -> None:
     for name in EXPERIMENTS:
         text = Path(f"src/fedapa/experiments/{name}.py")
-        opening = (Path(__file__).parents[1] / text).read_text()[:900]
+        opening = (Path(__file__).parents[2] / text).read_text()[:900]
         assert f"``fedapa reproduce {name}``" in opening, name
         assert "Expected shape:" in opening, name
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedapa.algorithms import names
+from tests.cli.test_cli import fedapa, one_sentence
 from tests.conftest import MakeStore
-from tests.test_cli import fedapa, one_sentence
 
 
 def test_the_list_has_every_algorithm_with_a_line_what_travels_and_a_source() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from fedapa.report.waterfall import draw_waterfall
 from fedapa.stores.store import Store
+from tests.cli.test_cli import fedapa, one_sentence
 from tests.csi.capture_bytes import bfee, intel_csi, nexmon_file
 from tests.csi.conftest import shared_data
-from tests.test_cli import fedapa, one_sentence
 
 __all__ = ["shared_data"]
 

@@ -1,0 +1,83 @@
+"""The command line as a whole: its commands, and what becomes of their errors.
+
+Commands import what they need when they run: ``--help`` answers at once.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from fedapa.cli.algorithms import algorithms
+from fedapa.cli.captures import import_, inspect
+from fedapa.cli.experiments import compare, reproduce
+from fedapa.cli.output import fail
+from fedapa.cli.report import report
+from fedapa.cli.run import demo, run
+from fedapa.cli.simulate import simulate
+from fedapa.errors import FedapaError
+
+__all__ = ["app", "main"]
+
+
+app = typer.Typer(
+    name="fedapa",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from fedapa import __version__
+
+        sys.stdout.write(f"fedapa {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def fedapa(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Rooms learn to count people from Wi-Fi channel state information, together.
+
+    Raw data stays in its room. Start with: fedapa demo
+    """
+
+
+# In the order of the help.
+app.command()(demo)
+app.command()(run)
+app.command()(inspect)
+app.command("import")(import_)
+app.command()(compare)
+app.command()(report)
+app.command()(algorithms)
+app.command()(simulate)
+app.add_typer(reproduce, name="reproduce")
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one sentence and exit code 2."""
+    try:
+        app()
+    except FedapaError as error:
+        fail(str(error))
+    except SystemExit as ended:
+        if ended.code == 130:  # typer's answer to Ctrl-C
+            sys.stderr.write(
+                "stopped; what was being written is gone, a run goes on with --resume\n"
+            )
+        raise
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        fail(f"{place}{error.strerror or error}; nothing saved before was lost")
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "matplotlib", "sklearn", "tensorboard"):
+            raise
+        fail(f"this command needs {error.name}: pip install torch==2.13.0, then 'fedapa[train]'")

@@ -1,0 +1,180 @@
+"""``fedapa inspect`` and ``fedapa import``: what captures hold, and a store made from them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedapa.cli.options import Json
+from fedapa.cli.output import fail, print_json, print_out
+from fedapa.cli.progress import bar
+from fedapa.errors import FedapaError, PlanError
+
+__all__ = ["import_", "inspect"]
+
+
+def inspect(
+    files: Annotated[list[Path], typer.Argument(help="Captures of any known format.")],
+    chip: Annotated[
+        str | None, typer.Option(help="Of a Nexmon capture that does not tell it, e.g. 4358.")
+    ] = None,
+    window: Annotated[int, typer.Option(min=1, help="Packets a window.")] = 1000,
+    salvage: Annotated[
+        bool, typer.Option("--salvage", help="Leave damaged parts out instead of stopping.")
+    ] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Also draw FILE.png: amplitude over time and frequency.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the pictures; default: beside the files.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object whose 'files' lists them.")
+    ] = False,
+) -> None:
+    """Say what captures hold: device, band, rate, loss, usable windows, and what is left out.
+
+    Example: fedapa inspect kitchen.pcap --plot
+    """
+    from fedapa.report.captures import inspection_table
+    from fedapa.windows.inspection import inspect_capture
+
+    if out is not None and not plot:
+        raise PlanError("--out is for the pictures; give --plot too, or leave it out")
+    names = Counter(path.name for path in set(files))
+    if out is not None and (twice := [name for name, times in names.items() if times > 1]):
+        raise PlanError(
+            f"--out {out}: several files are named {twice[0]}, their pictures would be one; leave "
+            "--out out, or give it for each of them"
+        )
+    found = []
+    wrong = []
+    for path in files:
+        try:
+            found.append(inspect_capture(path, chip=chip, salvage=salvage, window=window))
+            if plot:
+                from fedapa.report.waterfall import draw_waterfall
+
+                picture = (out or path.parent) / f"{path.name}.png"
+                draw_waterfall(path, picture, chip=chip, salvage=salvage)
+                if not as_json:
+                    print_out(f"Picture: {picture}")
+        except FedapaError as error:
+            wrong.append(str(error))
+    if as_json and found:
+        print_json({"files": [each.as_dict() for each in found]})
+    elif not as_json:
+        for each in found:
+            print_out(inspection_table(each))
+    if wrong:
+        fail("\nfedapa: ".join(wrong))
+
+
+def import_(
+    source: Annotated[Path, typer.Argument(help="A folder, a CSV manifest, or Wi-CaL's .npz.")],
+    out: Annotated[Path, typer.Option(help="The store to make or to add to.")],
+    pattern: Annotated[
+        str | None,
+        typer.Option(help="What paths mean, e.g. '{room}/{day}/P={count}.pcap'; {label}: text."),
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="wical: that set's own tree of feature CSVs.")
+    ] = None,
+    chip: Annotated[
+        str | None, typer.Option(help="Of Nexmon captures that do not tell it, e.g. 4358.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Packets a window: noted for runs on this store.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Put packets onto an even grid of so many a second.")
+    ] = None,
+    longest_gap: Annotated[
+        float | None,
+        typer.Option(help="With --rate: part recordings at silences of so many seconds; else 0.5."),
+    ] = None,
+    low_pass: Annotated[
+        float | None,
+        typer.Option(
+            help="Remove what is faster than so many Hz, e.g. 30; uneven packets: --rate."
+        ),
+    ] = None,
+    gate: Annotated[
+        float | None,
+        typer.Option(help="Drop frames with a 20 MHz part weaker than this share; 0: none."),
+    ] = None,
+    salvage: Annotated[
+        bool, typer.Option("--salvage", help="Leave damaged parts of files out.")
+    ] = False,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave out files that are no captures.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Make a store of rooms from captures; labels come from their paths or from a manifest.
+
+    Example: fedapa import captures --pattern '{room}/{day}/P={count}.pcap' --out rooms.h5
+    """
+    from fedapa.report.captures import import_summary, import_table
+    from fedapa.stores.imported.captures import import_captures
+    from fedapa.stores.imported.preparation import Preparation
+    from fedapa.stores.imported.sources import sources_by_manifest, sources_by_pattern
+    from fedapa.stores.wical import import_wical
+    from fedapa.windows.clean import EMPTY
+
+    others: list[Path] = []
+    if layout is not None:
+        if layout != "wical":
+            raise PlanError(f"--layout {layout} is unknown; known: wical")
+        if pattern is not None:
+            raise PlanError("--layout wical has its own pattern; leave --pattern out")
+        of_packets = {
+            "--chip": chip is not None,
+            "--window": window is not None,
+            "--rate": rate is not None,
+            "--longest-gap": longest_gap is not None,
+            "--low-pass": low_pass is not None,
+            "--gate": gate is not None,
+            "--salvage": salvage,
+            "--skip-unreadable": skip_unreadable,
+        }
+        if given := [name for name, told in of_packets.items() if told]:
+            raise PlanError(
+                f"--layout wical holds features, not packets; leave {', '.join(given)} out"
+            )
+        rows = import_wical(source, out)
+    else:
+        if pattern is not None:
+            sources, others = sources_by_pattern(source, pattern)
+        elif source.is_file():
+            sources = sources_by_manifest(source)
+        elif not source.exists():
+            raise PlanError(f"{source}: no such folder or manifest")
+        else:
+            raise PlanError(
+                f"{source}: say what its paths mean, e.g. --pattern '{{room}}/{{day}}/"
+                "P={count}.pcap', or give a CSV manifest instead of a folder"
+            )
+        preparation = Preparation(
+            chip=chip,
+            salvage=salvage,
+            skip_unreadable=skip_unreadable,
+            gate=EMPTY if gate is None else gate,
+            rate=rate,
+            longest_gap=longest_gap,
+            low_pass=low_pass,
+        )
+        with bar("reading captures") as show:
+            rows = import_captures(
+                sources, out, preparation=preparation, window=window, progress=show
+            )
+    if as_json:
+        print_json({"out": str(out), "unmatched": len(others), **import_summary(rows)})
+        return
+    print_out(import_table(rows))
+    if others:
+        print_out(
+            f"{len(others)} files do not fit the pattern and were left alone, e.g. {others[0]}"
+        )
+    print_out(f"Store: {out}")

@@ -1,0 +1,339 @@
+"""``fedapa compare`` and ``fedapa reproduce``: many runs, then tables, figures and a page."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedapa.cli.options import (
+    AllLong,
+    Changes,
+    Json,
+    LongRounds,
+    Preset,
+    Resume,
+    Rounds,
+    Seeds,
+    SideBySide,
+    Source,
+    SplitKind,
+    base_of,
+)
+from fedapa.cli.output import print_json, print_out
+from fedapa.cli.progress import bar, stages
+
+if TYPE_CHECKING:
+    from fedapa.experiments.reproduce import Reproduced
+
+__all__ = ["compare", "reproduce"]
+
+
+reproduce = typer.Typer(
+    help="The paper's tables and figures, from this code.", no_args_is_help=True
+)
+
+
+def compare(
+    data: Annotated[Path, typer.Argument(help="A store of rooms, see 'fedapa import'.")],
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Give it once for each; default: local, fedavg (if rooms share a net), fedapa, "
+            "fedapa-self."
+        ),
+    ] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="tiny, middle, large, by-size; default: by-size, or mlp.")
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="The algorithm whose differences to all others are shown; default: fedapa, or the "
+            "first that is neither local nor a control."
+        ),
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="smoke, quick or paper: rounds and learning rate.")
+    ] = "quick",
+    seeds: Seeds = 3,
+    split: SplitKind = None,
+    rounds: Rounds = None,
+    long_rounds: LongRounds = None,
+    all_long: AllLong = False,
+    change: Changes = None,
+    out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("runs/compare"),
+    resume: Resume = False,
+    workers: SideBySide = None,
+    as_json: Json = False,
+) -> None:
+    """Compare algorithms on rooms of your own: tables, figures and a page.
+
+    Example: fedapa compare rooms.h5 --algorithm local --algorithm fedapa --seeds 3
+    """
+    from fedapa.experiments.compare import compare as carry_out
+
+    base = base_of(preset, str(data), split, rounds, long_rounds, change, all_long=all_long)
+    with stages() as show:
+        done = carry_out(
+            base,
+            algorithms=algorithm,
+            architecture=architecture,
+            reference=reference,
+            seeds=seeds,
+            out=out,
+            resume=resume,
+            workers=workers,
+            show=show,
+            command=_as_typed(),
+        )
+    _print_reproduced(done, as_json)
+
+
+Counted = Annotated[
+    int,
+    typer.Option(
+        "--seeds",
+        min=1,
+        help="So that one line fits all experiments; nothing is drawn in this one.",
+    ),
+]
+Renew = Annotated[
+    bool,
+    typer.Option(
+        "--resume", help="So that one line fits all; this one takes seconds and is made anew."
+    ),
+]
+Directory = Annotated[Path, typer.Option(help="Directory of the experiments.")]
+
+
+@reproduce.command("architectures")
+def reproduce_architectures(
+    classes: Annotated[int, typer.Option(min=1, help="The paper's table has 20.")] = 20,
+    width: Annotated[int, typer.Option(min=1, help="Of the embedding.")] = 256,
+    preset: Preset = "paper",
+    data: Source = "simulated",
+    change: Changes = None,
+    out: Directory = Path("runs/reproduce"),
+    _seeds: Counted = 3,
+    _resume: Renew = False,
+    as_json: Json = False,
+) -> None:
+    """Parameters and FLOPs of the three nets, counted from the modules.
+
+    As the paper counts them; with another preset or a file also for those rooms.
+
+    Example: fedapa reproduce architectures
+    """
+    from fedapa.experiments.reproduce import nets
+
+    with stages() as show:
+        base = base_of(preset, data, None, None, None, change)
+        made = nets(base, out, show, classes=classes, width=width)
+    _print_counted(made, as_json)
+
+
+@reproduce.command("table3")
+def reproduce_table3(
+    preset: Preset = "paper",
+    data: Source = "simulated",
+    change: Changes = None,
+    out: Directory = Path("runs/reproduce"),
+    _seeds: Counted = 3,
+    _resume: Renew = False,
+    as_json: Json = False,
+) -> None:
+    """Bytes per round and room of every algorithm: the paper's formula, then really encoded.
+
+    At the paper's sizes; with another preset or a file also at the sizes of those rooms.
+
+    Example: fedapa reproduce table3
+    """
+    from fedapa.experiments.reproduce import table3
+
+    with stages() as show:
+        made = table3(base_of(preset, data, None, None, None, change), out, show)
+    _print_counted(made, as_json)
+
+
+@reproduce.command("fig4")
+def reproduce_fig4(
+    preset: Preset = "quick",
+    data: Source = "simulated",
+    change: Changes = None,
+    out: Annotated[
+        Path, typer.Option(help="Directory of the experiments, or a picture: .png, .svg or .pdf.")
+    ] = Path("runs/reproduce"),
+    _seeds: Counted = 3,
+    _resume: Renew = False,
+    as_json: Json = False,
+) -> None:
+    """Windows by room and number of people: the data distribution of the six rooms.
+
+    Example: fedapa reproduce fig4 --preset paper --out fig4.png
+    """
+    from fedapa.experiments.reproduce import fig4
+    from fedapa.report.pictures import picture_kind
+
+    # A directory may be called "v0.1".
+    picture = out if out.suffix[1:].isalpha() and not out.is_dir() else None
+    if picture is not None:
+        picture_kind(picture)
+    # The simulator's own name for the rooms of preset paper.
+    base = base_of("paper" if preset == "six-rooms" else preset, data, None, None, None, change)
+    _print_counted(fig4(base, out, picture=picture), as_json)
+
+
+def _print_counted(made: "Reproduced", as_json: bool) -> None:
+    """What needed no training; a script gets the values as they are."""
+    if as_json:
+        print_json(made.summary)
+        return
+    _print_reproduced([made], as_json=False)
+
+
+Data = Annotated[
+    Path | None, typer.Option(help="A store of rooms; default: the preset's SIMULATED rooms.")
+]
+
+
+def _experiment_command(name: str, about: str) -> None:
+    """Give an experiment its command: all of them take the same options."""
+
+    @reproduce.command(name, help=f"{about}\n\nExample: fedapa reproduce {name} --preset quick")
+    def command(
+        preset: Preset = "quick",
+        data: Source = "simulated",
+        seeds: Seeds = 3,
+        split: SplitKind = None,
+        setting: Annotated[
+            list[str] | None,
+            typer.Option(help="statistical or model; default: those of the paper's."),
+        ] = None,
+        rounds: Rounds = None,
+        long_rounds: LongRounds = None,
+        all_long: AllLong = False,
+        change: Changes = None,
+        out: Annotated[
+            Path, typer.Option(help="Directory; experiments there share their runs.")
+        ] = Path("runs/reproduce"),
+        resume: Resume = False,
+        workers: SideBySide = None,
+        as_json: Json = False,
+    ) -> None:
+        from fedapa.experiments import reproduce as experiments
+
+        base = base_of(preset, data, split, rounds, long_rounds, change, all_long=all_long)
+        with stages() as show:
+            done = experiments.reproduce(
+                name,
+                base,
+                seeds=seeds,
+                settings=setting,
+                out=out,
+                resume=resume,
+                workers=workers,
+                show=show,
+                command=_as_typed(),
+            )
+        _print_reproduced(done, as_json)
+
+
+for _name, _about in (
+    ("table1", "The overall comparison, in both heterogeneity settings."),
+    ("table2", "The ablation: mixture or mean, with and without the peers' prototypes."),
+    ("fig6", "Accuracy over rounds with equal nets."),
+    ("fig7", "Accuracy over rounds with nets that differ."),
+    ("fig8a", "FedAPA by the width of its embedding."),
+    ("fig8b", "FedAPA by its warm-up rounds."),
+    ("fig9a", "FedAPA by its temperature."),
+    ("fig9b", "A fixed weight of the prototype losses against the warm-up."),
+    ("participation", "FedAPA with fewer rooms in a round, chosen in three ways."),
+    ("windows", "What smaller windows cost against the paper's."),
+    ("all", "Every table and figure into one directory, and one page with all of them."),
+):
+    _experiment_command(_name, _about)
+
+
+@reproduce.command("difficulty")
+def reproduce_difficulty(
+    data: Data = None,
+    preset: Annotated[str, typer.Option(help="smoke, quick or six-rooms.")] = "quick",
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Packets; default: what the store recommends.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """How far simple models get on the rooms, under all three splits.
+
+    Example: fedapa reproduce difficulty --preset quick
+    """
+    from dataclasses import asdict
+
+    from fedapa.experiments.difficulty import difficulty, difficulty_sheet
+    from fedapa.report.tables import rich_table
+    from fedapa.stores.store import Store
+
+    with bar("simulating rooms") as show:
+        store = _simulated_or(data, preset, seed, show)
+    with bar("rooms") as show:
+        scores = difficulty(store, seed=seed, window=window, progress=show)
+    if as_json:
+        print_json([asdict(score) for score in scores])
+        return
+    with Store(store) as opened:
+        synthetic = opened.synthetic
+    print_out(rich_table(difficulty_sheet(scores, store.name, synthetic=synthetic)))
+
+
+@reproduce.command("simulator")
+def reproduce_simulator(
+    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("docs/figures"),
+) -> None:
+    """The pictures of docs/simulator.md: what the simulator does, beside what physics says.
+
+    Example: fedapa reproduce simulator --out docs/figures
+    """
+    from fedapa.experiments.simulator import write_pictures
+
+    with bar("pictures") as show:
+        for path in write_pictures(out, progress=show):
+            print_out(str(path))
+
+
+def _simulated_or(
+    data: Path | None, preset: str, seed: int, show: Callable[[int, int], None]
+) -> Path:
+    from fedapa.stores.simulated import simulated_store
+
+    return data if data is not None else simulated_store(preset, seed, progress=show)
+
+
+def _as_typed() -> str:
+    """The command as it was typed, for the page that it makes; of whole paths only the names."""
+    import shlex
+
+    words = [word.partition("=") for word in sys.argv[1:]]
+    said = [_path_name(option) + equals + _path_name(value) for option, equals, value in words]
+    return shlex.join(["fedapa", *said])
+
+
+def _path_name(word: str) -> str:
+    return Path(word).name if Path(word).is_absolute() else word
+
+
+def _print_reproduced(done: "list[Reproduced]", as_json: bool) -> None:
+    from fedapa.report.tables import rich_table
+
+    if as_json:
+        print_json({each.name: each.summary for each in done})
+        return
+    for each in done:
+        for sheet in each.sheets:
+            print_out(rich_table(sheet))
+        for sentence in each.sentences:
+            print_out(sentence)
+        what = "Page with tables and figures" if each.page.suffix == ".html" else "Picture"
+        print_out(f"{what}: {each.page}")

@@ -1,0 +1,113 @@
+"""Options that several commands take, and what becomes of them."""
+
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedapa.errors import PlanError
+
+if TYPE_CHECKING:
+    from fedapa.experiments.experiment import Base
+
+__all__ = [
+    "AllLong",
+    "Changes",
+    "Json",
+    "LongRounds",
+    "Preset",
+    "Resume",
+    "Rounds",
+    "Seeds",
+    "SideBySide",
+    "Source",
+    "SplitKind",
+    "Workers",
+    "assignment",
+    "base_of",
+    "given_only",
+]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Processes that train rooms side by side; default: cores. 0: in this process."
+    ),
+]
+SideBySide = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Runs side by side; default: cores.")
+]
+Preset = Annotated[
+    str, typer.Option(help="smoke (does it work?), quick (an hour) or paper (days on a CPU).")
+]
+Source = Annotated[
+    str,
+    typer.Option(help="A store of rooms, or 'simulated': the preset's SIMULATED rooms."),
+]
+Seeds = Annotated[int, typer.Option(min=1, help="How many: 0, 1, 2 …")]
+SplitKind = Annotated[
+    str | None,
+    typer.Option("--split", help="recording (the default), blocked, or random (leaks)."),
+]
+Rounds = Annotated[
+    int | None, typer.Option(min=1, help="Instead of the preset's; a quarter is warm-up.")
+]
+LongRounds = Annotated[
+    int | None,
+    typer.Option(min=0, help="Of the long horizon; default: four times the rounds. 0: none."),
+]
+AllLong = Annotated[
+    bool,
+    typer.Option("--all-long", help="All methods run to the long horizon, where that can be."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with what --out holds; afresh if it is empty.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.decimate=2."),
+]
+
+
+def given_only(**values: Any) -> dict[str, Any]:
+    """The values that were really given, so that nothing is overridden by a default."""
+    return {key: value for key, value in values.items() if value is not None and value != {}}
+
+
+def assignment(text: str) -> dict[str, Any]:
+    """``data.window=500`` as {"data": {"window": 500}}."""
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise PlanError(f"--set {text}: write KEY=VALUE, e.g. training.learning_rate=0.02")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value  # a bare word is a string
+    section, dot, key = path.partition(".")
+    return {section: {key: parsed}} if dot else {section: parsed}
+
+
+def base_of(
+    preset: str,
+    data: str,
+    split: str | None,
+    rounds: int | None,
+    long_rounds: int | None,
+    change: list[str] | None,
+    *,
+    all_long: bool = False,
+) -> "Base":
+    """What the options that all experiments share ask for."""
+    from fedapa.experiments.experiment import Base
+
+    return Base(
+        preset=preset,
+        file=None if data == "simulated" else data,
+        split=split,
+        rounds=rounds,
+        long_rounds=long_rounds,
+        all_long=all_long,
+        changes=tuple(assignment(text) for text in change or []),
+    )

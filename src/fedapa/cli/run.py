@@ -1,0 +1,138 @@
+"""``fedapa run`` and ``fedapa demo``: rooms learn together, and what came of it is printed."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedapa.cli.options import Json, Workers, assignment, given_only
+from fedapa.cli.output import print_json, print_out
+from fedapa.cli.progress import display
+
+__all__ = ["demo", "run"]
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Fewer or more than the demo's own.")
+    ] = None,
+    workers: Workers = None,
+) -> None:
+    """Six simulated rooms with different nets: Local against FedAPA, a table and a page.
+
+    An interrupted demo goes on where it stopped; a finished one is shown again.
+
+    Example: fedapa demo --out runs/demo
+    """
+    from fedapa.experiments.demo import demo as run_demo
+    from fedapa.report.tables import comparison, per_room, rich_table
+
+    with display() as show:
+        runs, page = run_demo(out, seed=seed, rounds=rounds, workers=workers, progress=show)
+    print_out(rich_table(per_room(runs)))
+    print_out(rich_table(comparison(runs)))
+    print_out("The rooms are SIMULATED: this shows the software, not how well it counts in yours.")
+    print_out(f"Page with the curves: {page}")
+
+
+def run(
+    plan: Annotated[
+        Path | None, typer.Argument(help="A plan (TOML); flags override it.", show_default=False)
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="smoke (seconds), quick (minutes, the default) or paper (hours)."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A store of rooms; default: the preset's SIMULATED rooms.")
+    ] = None,
+    algorithm: Annotated[str | None, typer.Option(help="See 'fedapa algorithms'.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Communication rounds.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the split, the weights, the batches.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="recording, blocked, or random (paper-like, leaks).")
+    ] = None,
+    architecture: Annotated[
+        str | None, typer.Option(help="tiny, middle, large, by-size, or mlp for features.")
+    ] = None,
+    participation: Annotated[
+        float | None, typer.Option(help="Share of rooms in a round, above 0 up to 1.")
+    ] = None,
+    selection: Annotated[
+        str | None, typer.Option(help="Which rooms those are: uniform, diverse or capable.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Of the numbers in messages: float32, float16 or int8.")
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.window=500."),
+    ] = None,
+    workers: Workers = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory to write; default: runs/ALGORITHM-SEED.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out, also to more --rounds.")
+    ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write TensorBoard scalars.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run one federated algorithm on some rooms.
+
+    Example: fedapa run --preset quick --algorithm fedapa --seed 1 --out runs/first
+    """
+    if workers != 0:
+        _get_workers_ready()
+    from fedapa.experiments.presets import preset as preset_values
+    from fedapa.federation.plan import Plan, read_toml
+    from fedapa.federation.run import run as carry_out
+    from fedapa.report.tables import comparison, per_room, rich_table
+
+    given = read_toml(plan) if plan is not None else {}
+    named = given.pop("preset", None)
+    base = preset or named or (None if plan is not None else "quick")
+    flags: dict[str, Any] = {
+        "rounds": rounds,
+        "seed": seed,
+        "participation": participation,
+        "selection": selection,
+        "precision": precision,
+        "device": device,
+        "algorithm": algorithm,
+        "data": given_only(file=None if data is None else str(data), split=split),
+        "model": given_only(architecture=architecture),
+    }
+    layers = [preset_values(base)] if base is not None else []
+    layers += [given, given_only(**flags), *(assignment(text) for text in change or [])]
+    resolved = Plan.of(*layers)
+    folder = out or Path("runs") / f"{resolved.algorithm['name']}-{resolved.seed}"
+    with display() as show:
+        finished = carry_out(
+            resolved,
+            out=folder,
+            resume=resume,
+            workers=workers,
+            tensorboard=tensorboard,
+            progress=lambda now: show(resolved.algorithm["name"], now),
+        )
+    if as_json:
+        print_json({"out": str(folder), **finished.summary})
+        return
+    print_out(rich_table(per_room([finished])))
+    print_out(rich_table(comparison([finished])))
+    print_out(f"Everything about this run: {folder}")
+
+
+def _get_workers_ready() -> None:
+    """Let the processes that will train import torch while this one does."""
+    from fedapa.processes import get_ready
+
+    get_ready()

@@ -1,0 +1,51 @@
+"""``fedapa simulate``: a store of simulated rooms, or captures of them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedapa.cli.output import print_out
+from fedapa.cli.progress import bar
+from fedapa.errors import PlanError
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    out: Annotated[Path | None, typer.Option(help="The store to make; it must not exist.")] = None,
+    pcap: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the takes as Nexmon captures, to be imported."),
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="smoke (a second), quick (seconds) or six-rooms (1.4 GB, minutes).")
+    ] = "quick",
+    rooms: Annotated[
+        Path | None, typer.Option(help="A TOML file that changes or adds rooms; docs/simulator.md.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; the numbers do not change.")] = 1,
+) -> None:
+    """Make a store of SIMULATED rooms: recordings of 0 to 20 people on several days.
+
+    Example: fedapa simulate --preset six-rooms --seed 0 --workers 2 --out rooms.h5
+    """
+    from fedapa.stores.own import changed_preset, read_rooms
+    from fedapa.stores.simulated import preset_hash, preset_of, write_simulated
+    from fedapa.stores.simulated_captures import PATTERN, write_simulated_captures
+
+    chosen = preset_of(preset)
+    if rooms is not None:
+        chosen = changed_preset(chosen, read_rooms(rooms))
+    if out is None and pcap is None:
+        raise PlanError("say where to: --out FILE for a store, --pcap FOLDER for captures")
+    about = f"SIMULATED rooms, preset {chosen.name} ({preset_hash(chosen)})"
+    if out is not None:
+        with bar("simulating rooms") as show:
+            write_simulated(chosen, seed=seed, out=out, workers=workers, progress=show)
+        print_out(f"{out}: {about}, {out.stat().st_size / 1e6:.1f} MB")
+    if pcap is not None:
+        with bar("simulating captures") as show:
+            write_simulated_captures(chosen, seed=seed, folder=pcap, workers=workers, progress=show)
+        print_out(f"{pcap}: {about}; import them with --pattern '{PATTERN}'")
