@@ -13,7 +13,7 @@ from fedapa.algorithms.algorithm import Round
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.payload import decode, encode
 from fedapa.randomness import Key
-from fedapa.rooms.room import RoomCard
+from fedapa.rooms.card import RoomCard
 
 __all__ = ["measure_round"]
 

@@ -4,6 +4,10 @@ A ``Key`` is a path of words such as ``Key(0) / "round" / 3 / "room" / "bus" / "
 of different paths are independent, the same path gives the same stream on every machine and in
 every process, and nobody's draw moves anybody else's: that is why results do not depend on the
 number of workers or on the order in which rooms are served.
+
+Every room knows the plan's seed, and so every stream of the run, the server's and the other rooms'
+too. They make runs repeatable; nothing secret may hang on them. A secret (a password, a mask, the
+noise of differential privacy) needs the operating system's randomness (``secrets``), not a ``Key``.
 """
 
 import contextlib

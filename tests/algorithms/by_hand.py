@@ -9,7 +9,8 @@ import numpy as np
 from fedapa.algorithms.algorithm import Algorithm, Round
 from fedapa.learning.fit import Training
 from fedapa.randomness import Key
-from fedapa.rooms.room import Room, RoomCard
+from fedapa.rooms.card import RoomCard
+from fedapa.rooms.room import Room
 
 QUICKLY = Training(learning_rate=0.05, batch_size=4)
 

@@ -13,7 +13,7 @@ from fedapa.algorithms.fedapa import FedAPA
 from fedapa.errors import PlanError, RosterError
 from fedapa.payload import array_bytes, encode
 from fedapa.randomness import Key
-from fedapa.rooms.room import RoomCard
+from fedapa.rooms.card import RoomCard
 from tests.conftest import MakeRooms
 from tests.contract.test_algorithms import carry_out, go_on, models, plan_of, records
 

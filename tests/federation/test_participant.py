@@ -7,7 +7,8 @@ import pytest
 from fedapa.algorithms.algorithm import Round
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.errors import PayloadError
-from fedapa.federation.participant import Participant, Request
+from fedapa.federation.messages import Request
+from fedapa.federation.participant import Participant
 from fedapa.payload import encode
 from fedapa.randomness import Key
 from tests.conftest import MakeRooms

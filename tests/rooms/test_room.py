@@ -1,6 +1,5 @@
-"""Rooms: normalisers, batches, and how they travel to workers."""
+"""Rooms: normalisers, batches and cards."""
 
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -139,22 +138,6 @@ def test_rooms_with_equal_nets_start_equal_unless_told(make_rooms: MakeRooms) ->
     assert torch.equal(one.build().classifier.weight, other.build().classifier.weight)
     own = [replace(room, initialisation="own").build().classifier.weight for room in (one, other)]
     assert not torch.equal(*own)
-
-
-def test_windows_on_disk_travel_by_name(tmp_path: Path, make_rooms: MakeRooms) -> None:
-    """A worker must map the same file, not carry a copy."""
-    from dataclasses import replace
-
-    room = make_rooms()[0]
-    np.save(tmp_path / "windows.npy", room.windows)
-    mapped = replace(room, windows=np.load(tmp_path / "windows.npy", mmap_mode="r"))
-    message = pickle.dumps(mapped)
-    assert len(message) < room.windows.nbytes
-    arrived = pickle.loads(message)
-    assert isinstance(arrived.windows, np.memmap)
-    np.testing.assert_array_equal(arrived.windows, room.windows)
-    part = pickle.loads(pickle.dumps(replace(mapped, windows=mapped.windows[:5])))
-    np.testing.assert_array_equal(part.windows, room.windows[:5])
 
 
 def test_the_card_shows_no_window(make_rooms: MakeRooms) -> None:

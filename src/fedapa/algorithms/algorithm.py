@@ -20,7 +20,8 @@ from fedapa.learning.tree import NamedArrays, load_weights, weights_of
 from fedapa.models.model import Model
 from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
-from fedapa.rooms.room import Room, RoomCard
+from fedapa.rooms.card import RoomCard
+from fedapa.rooms.room import Room
 
 __all__ = [
     "Algorithm",

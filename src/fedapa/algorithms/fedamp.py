@@ -22,7 +22,8 @@ from fedapa.learning.tree import NamedArrays
 from fedapa.models.model import Model
 from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
-from fedapa.rooms.room import Room, RoomCard
+from fedapa.rooms.card import RoomCard
+from fedapa.rooms.room import Room
 
 __all__ = ["FedAMP", "attention"]
 

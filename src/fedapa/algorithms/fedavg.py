@@ -25,7 +25,8 @@ from fedapa.learning.fit import Objective, cross_entropy
 from fedapa.learning.tree import NamedArrays, weighted_mean
 from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
-from fedapa.rooms.room import Room, RoomCard
+from fedapa.rooms.card import RoomCard
+from fedapa.rooms.room import Room
 
 __all__ = ["FedAvg"]
 

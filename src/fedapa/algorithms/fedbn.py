@@ -11,7 +11,7 @@ from fedapa.algorithms.algorithm import Roster, ServerState
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.errors import RosterError
 from fedapa.randomness import Key
-from fedapa.rooms.room import RoomCard
+from fedapa.rooms.card import RoomCard
 
 __all__ = ["FedBN"]
 

@@ -10,7 +10,8 @@ from typing import ClassVar
 from fedapa.algorithms.algorithm import Payload, Report, RoomState, Round
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.learning.fit import PositiveInteger, cross_entropy
-from fedapa.rooms.room import Room, RoomCard
+from fedapa.rooms.card import RoomCard
+from fedapa.rooms.room import Room
 
 __all__ = ["FedRep"]
 

@@ -24,7 +24,8 @@ from fedapa.learning.fit import (
 )
 from fedapa.learning.tree import NamedArrays, load_weights
 from fedapa.models.model import Model, unit
-from fedapa.rooms.room import Room, RoomCard
+from fedapa.rooms.card import RoomCard
+from fedapa.rooms.room import Room
 
 __all__ = ["Moon", "model_contrast"]
 

@@ -7,7 +7,7 @@ trained twice; so updates are idempotent, and a run that is killed at any moment
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -17,42 +17,14 @@ import numpy.typing as npt
 from fedapa.algorithms.algorithm import Algorithm, Payload, RoomState, Round
 from fedapa.errors import PayloadError
 from fedapa.evaluation.metrics import confusion, score
+from fedapa.federation.messages import Reply, Request, decode_reply, encode_reply
 from fedapa.files import write_bytes
 from fedapa.models.model import Model
-from fedapa.payload import Array, Precision, Tree, Value, decode, digest, encode
+from fedapa.payload import Array, Tree, Value, decode, digest, encode
 from fedapa.rooms.model_file import save_model
 from fedapa.rooms.room import Room
 
-__all__ = ["Participant", "Reply", "Request", "decode_reply", "encode_reply"]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the server asks of a room in one exchange."""
-
-    download: bytes | None
-    """The encoded payload; ``None`` for a room that sits this round out."""
-    train: bool
-    """Whether to train; the last exchange only scores."""
-    keep_model: bool = False
-    """Whether to write the deployed net to its file."""
-    precision: Precision = "float32"
-    """In how many bits the floats of the upload travel."""
-
-
-@dataclass(frozen=True, eq=False)
-class Reply:
-    """What a room answers."""
-
-    scores: Mapping[str, float]
-    """Metrics on its test windows of the state before this round's training; those of a second
-    net (``Algorithm.also``) as "name.metric"."""
-    confusion: Array
-    """[C, C] by (true, predicted)."""
-    upload: bytes | None = None
-    report: Mapping[str, float] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long scoring and training took; outside every equality."""
+__all__ = ["Participant"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +46,12 @@ class Participant:
         remembered = self._load(round.number)
         if remembered is not None and remembered["asked"] == asked:
             state = cast(Tree, remembered["state"])
-            reply = _reply(cast(Tree, remembered["reply"]))
+            reply = decode_reply(cast(Array, remembered["reply"]).tobytes(), str(self.folder))
         else:
             state, reply = self._work(round, request)
-            entry: Tree = {"run": self.run, "asked": asked, "state": state, "reply": _tree(reply)}
+            # Seconds are not remembered: an answer from the file took none.
+            answer = np.frombuffer(encode_reply(replace(reply, seconds={})), np.uint8)
+            entry: Tree = {"run": self.run, "asked": asked, "state": state, "reply": answer}
             write_bytes(self._path(round.number), encode(entry))
             self._forget(before=round.number - 1)
         if request.keep_model:
@@ -138,35 +112,3 @@ class Participant:
         for path in self.folder.glob("round-*.state"):
             if path < self._path(before):
                 path.unlink()
-
-
-def _tree(reply: Reply) -> Tree:
-    # Seconds are not remembered: an answer from the file took none.
-    upload = None if reply.upload is None else np.frombuffer(reply.upload, np.uint8)
-    return {
-        "scores": dict(reply.scores),
-        "confusion": reply.confusion,
-        "upload": upload,
-        "report": dict(reply.report),
-    }
-
-
-def _reply(tree: Tree) -> Reply:
-    upload = cast(Array | None, tree["upload"])
-    return Reply(
-        scores=cast(Mapping[str, float], tree["scores"]),
-        confusion=cast(Array, tree["confusion"]),
-        upload=None if upload is None else upload.tobytes(),
-        report=cast(Mapping[str, float], tree["report"]),
-    )
-
-
-def encode_reply(reply: Reply) -> bytes:
-    """A reply as a frame, seconds and all."""
-    return encode({**_tree(reply), "seconds": dict(reply.seconds)})
-
-
-def decode_reply(frame: bytes) -> Reply:
-    """The reply in a frame of ``encode_reply``."""
-    tree = decode(frame, "reply of a worker")
-    return replace(_reply(tree), seconds=cast(Mapping[str, float], tree["seconds"]))

@@ -14,7 +14,7 @@ import numpy as np
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
 from fedapa.evaluation.record import over_rooms
 from fedapa.federation import cohort
-from fedapa.federation.participant import Reply, Request
+from fedapa.federation.messages import Reply, Request
 from fedapa.federation.plan import Plan
 from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from fedapa.randomness import Key
-from fedapa.rooms.room import Room, RoomCard, cut_batches
+from fedapa.rooms.card import RoomCard
+from fedapa.rooms.room import Room, cut_batches
 
 __all__ = ["PooledRoom", "pool_rooms"]
 

@@ -1,9 +1,8 @@
 """Room: one client with its windows, its split, its normaliser and the net it can afford."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,10 +15,11 @@ from fedapa.models.build import build_model
 from fedapa.models.cost import flops
 from fedapa.models.model import Model, batch_norm_arrays
 from fedapa.randomness import Key
+from fedapa.rooms.card import RoomCard
 from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.split import Split, SplitKind, split_windows
 
-__all__ = ["Normaliser", "Room", "RoomCard", "cut_batches"]
+__all__ = ["Normaliser", "Room", "cut_batches"]
 
 _DEFAULT_KEY = Key(0)
 _CHUNK = 64  # windows read at a time where order does not matter
@@ -81,32 +81,6 @@ class Normaliser:
         made = np.empty((len(index), *given.shape[1:]), np.float32)
         kernels.standardise(given, index, self.mean, self.deviation, made)
         return made
-
-
-@dataclass(frozen=True)
-class RoomCard:
-    """What the server may know of a room: never a window, only what a message shows anyway."""
-
-    name: str
-    architecture: str
-    windows: int
-    """Train windows, the weight n_i of weighted means."""
-    classes: int
-    width: int
-    shapes: Mapping[str, tuple[int, ...]]
-    """Parameters and buffers of its net, by name."""
-    labels: tuple[Label, ...] = ()
-    """What the classes mean; all rooms of a federation need the same list."""
-    norms: frozenset[str] = frozenset()
-    """Those of its arrays that belong to a BatchNorm, found by the type of the module."""
-    buffers: frozenset[str] = frozenset()
-    """Those of its arrays that are not trained but counted, such as BatchNorm's statistics."""
-    validation: int = 0
-    """Validation windows."""
-    flops: int = 0
-    """Of one window through its net."""
-    pooled: bool = False
-    """Whether it trains on everybody's windows; a control, see rooms/pool.py."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,20 +157,6 @@ class Room:
             width=width,
             key=Key(seed),
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Windows on disk are sent to another process by name: workers share one copy."""
-        state = dict(self.__dict__)
-        path = getattr(self.windows, "filename", None)
-        if path is not None and _is_whole_file(self.windows, path):
-            state["windows"] = Path(path)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        windows = state["windows"]
-        if isinstance(windows, Path):
-            windows = np.load(windows, mmap_mode="r")
-        self.__dict__.update({**state, "windows": windows})
 
     @functools.cached_property
     def card(self) -> RoomCard:
@@ -299,11 +259,3 @@ def _checked_windows(
         if not np.isfinite(values[number]).all():
             raise DataError(f"room '{name}', window {number} holds NaN or infinity")
     return values.astype(np.float32, copy=False)
-
-
-def _is_whole_file(windows: npt.NDArray[np.float32], path: str) -> bool:
-    # A slice of a memory map keeps the name of its file, but is not what that file holds.
-    if not Path(path).is_file():
-        return False
-    whole = np.load(path, mmap_mode="r")
-    return bool(whole.shape == windows.shape and whole.dtype == windows.dtype)

@@ -8,10 +8,11 @@ same bytes. ``workers=0`` serves rooms one by one in this process, for debugging
 import contextlib
 import ctypes
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 import torch
 
@@ -19,13 +20,18 @@ from fedapa import processes
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
 from fedapa.errors import RunError
 from fedapa.federation import cohort
-from fedapa.federation.participant import (
-    Participant,
+from fedapa.federation.engines.handover import Handover, decode_handover, encode_handover
+from fedapa.federation.messages import (
     Reply,
     Request,
     decode_reply,
+    decode_request,
+    decode_round,
     encode_reply,
+    encode_request,
+    encode_round,
 )
+from fedapa.federation.participant import Participant
 from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Room
 
@@ -39,22 +45,21 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-@dataclass(frozen=True, eq=False)
 class _Served:
-    """What a worker needs to serve any room."""
+    """The rooms of a run, ready to answer, in this process or in a worker."""
 
-    algorithm: Algorithm
-    rooms: Mapping[str, Room]
-    run: str
-    folder: Path
+    def __init__(self, given: Handover) -> None:
+        rooms = pool_rooms(given.rooms) if given.algorithm.pools else given.rooms
+        self.rooms = {room.name: room for room in sorted(rooms, key=lambda room: room.name)}
+        self._given = given
 
     def participant(self, room: str) -> Participant:
         return Participant(
-            algorithm=self.algorithm,
+            algorithm=self._given.algorithm,
             room=self.rooms[room],
-            run=self.run,
-            folder=self.folder / "rooms" / room,
-            model_path=self.folder / "models" / f"{room}.safetensors",
+            run=self._given.run,
+            folder=self._given.folder / "rooms" / room,
+            model_path=self._given.folder / "models" / f"{room}.safetensors",
         )
 
 
@@ -71,29 +76,37 @@ class InProcess:
         workers: int | None = None,
     ) -> None:
         cohort.check_roster([room.card for room in rooms])
-        served = pool_rooms(rooms) if algorithm.pools else rooms
-        by_name = {room.name: room for room in sorted(served, key=lambda room: room.name)}
-        self._served = _Served(algorithm, by_name, run, folder)
-        self._cards = tuple(room.card for room in by_name.values())
+        self._given = Handover(algorithm, rooms, run, folder)
+        self._served = _Served(self._given)
+        served = self._served.rooms
+        self._cards = tuple(room.card for room in served.values())
         # Longest first: the round ends when the last room does.
-        self._order = sorted(by_name, key=lambda name: (-_effort(by_name[name]), name))
+        self._order = sorted(served, key=lambda name: (-_effort(served[name]), name))
         wanted = available_cores() if workers is None else workers
-        self._workers = min(wanted, len(by_name))
+        self._workers = min(wanted, len(served))
+        self._ends = contextlib.ExitStack()
         self._pool: processes.Workers | None = None
 
     def __enter__(self) -> "InProcess":
         if self._workers:
-            self._pool = processes.Workers(
-                self._workers,
-                context=processes.importing_once(),
-                initializer=_start_worker,
-                initargs=(processes.variables(), self._served),
+            spare = self._ends.enter_context(tempfile.TemporaryDirectory(prefix="fedapa-"))
+            self._pool = self._ends.enter_context(
+                processes.Workers(
+                    self._workers,
+                    context=processes.importing_once(),
+                    initializer=_start_worker,
+                    initargs=(processes.variables(), encode_handover(self._given, Path(spare))),
+                )
             )
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.__exit__(kind)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ends.__exit__(kind, error, trace)
 
     def roster(self) -> Roster:
         """The cards of all rooms, sorted by name."""
@@ -110,8 +123,10 @@ class InProcess:
                 }
         else:
             try:
+                now = encode_round(round)
                 jobs = {
-                    room: self._pool.submit(_serve, room, round, requests[room]) for room in order
+                    room: self._pool.submit(_serve, room, now, encode_request(requests[room]))
+                    for room in order
                 }
                 replies = {room: decode_reply(job.result()) for room, job in jobs.items()}
             except BrokenProcessPool as error:
@@ -140,10 +155,10 @@ def _one_thread() -> Iterator[None]:
 _SERVED: _Served | None = None
 
 
-def _start_worker(variables: Mapping[str, str], served: _Served) -> None:
+def _start_worker(variables: Mapping[str, str], given: bytes) -> None:
     global _SERVED
-    _SERVED = served
     start_worker(variables)
+    _SERVED = _Served(decode_handover(given))
 
 
 def start_worker(variables: Mapping[str, str]) -> None:
@@ -167,7 +182,8 @@ def keep_memory() -> None:
         system.mallopt(trim_threshold, 2**31 - 1)
 
 
-def _serve(room: str, round: Round, request: Request) -> bytes:
+def _serve(room: str, round: bytes, request: bytes) -> bytes:
     if _SERVED is None:
         raise RunError("a worker was asked before it was started")
-    return encode_reply(_SERVED.participant(room).exchange(round, request))
+    participant = _SERVED.participant(room)
+    return encode_reply(participant.exchange(decode_round(round), decode_request(request)))

@@ -1,0 +1,110 @@
+"""What a worker process is given: the algorithm's settings and its rooms, as bytes of our codec.
+
+Windows go by the name of their file, so that all workers share one copy; windows that are only in
+memory are written to a file first. Everything else of a room is small and travels itself.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import TypeAdapter
+
+from fedapa import algorithms
+from fedapa.algorithms.algorithm import Algorithm
+from fedapa.payload import Array, Tree, decode, encode
+from fedapa.randomness import Key
+from fedapa.rooms.room import Normaliser, Room
+from fedapa.windows.split import Split
+
+__all__ = ["Handover", "decode_handover", "encode_handover"]
+
+
+@dataclass(frozen=True, eq=False)
+class Handover:
+    """What a worker needs to serve any room."""
+
+    algorithm: Algorithm
+    rooms: Sequence[Room]
+    run: str
+    folder: Path
+    """The run's: rooms keep their states and finished nets below it."""
+
+
+def encode_handover(given: Handover, spare: Path) -> bytes:
+    """A handover as a frame; windows in memory are written below ``spare``, which must stay."""
+    return encode(
+        {
+            "algorithm": json.dumps({"name": given.algorithm.name, **asdict(given.algorithm)}),
+            "run": given.run,
+            "folder": str(given.folder),
+            "rooms": {room.name: _tree(room, spare) for room in given.rooms},
+        }
+    )
+
+
+def decode_handover(frame: bytes) -> Handover:
+    """The handover in a frame of ``encode_handover``."""
+    tree = cast(dict[str, Any], decode(frame, "what a worker was given"))
+    settings = json.loads(tree["algorithm"])
+    kind = algorithms.find(settings.pop("name"))
+    return Handover(
+        algorithm=TypeAdapter(kind).validate_python(settings),
+        rooms=[_room(tree["rooms"][name]) for name in sorted(tree["rooms"])],
+        run=tree["run"],
+        folder=Path(tree["folder"]),
+    )
+
+
+_ARRAYS = ("windows", "labels", "split", "normaliser")
+"""What of a room is arrays; every other field is a plain fact."""
+
+
+def _tree(room: Room, spare: Path) -> Tree:
+    facts = {
+        entry.name: getattr(room, entry.name) for entry in fields(Room) if entry.name not in _ARRAYS
+    }
+    return {
+        "facts": json.dumps({**facts, "key": [room.key.seed, *room.key.path]}),
+        "windows": str(_file_of(room, spare)),
+        "labels": room.labels,
+        "split": {part: getattr(room.split, part) for part in ("train", "validation", "test")},
+        "split_kind": room.split.kind,
+        "mean": room.normaliser.mean,
+        "deviation": room.normaliser.deviation,
+    }
+
+
+def _room(tree: dict[str, Any]) -> Room:
+    facts = json.loads(tree["facts"])
+    seed, *path = facts.pop("key")
+    return Room(
+        **{**facts, "classes": tuple(facts["classes"])},
+        key=Key(seed, tuple(path)),
+        windows=np.load(tree["windows"], mmap_mode="r"),
+        labels=tree["labels"],
+        split=Split(**tree["split"], kind=tree["split_kind"]),
+        normaliser=Normaliser(tree["mean"], tree["deviation"]),
+    )
+
+
+def _file_of(room: Room, spare: Path) -> Path:
+    """The file that holds the room's windows, and nothing else."""
+    name = getattr(room.windows, "filename", None)
+    if name is not None and _is_whole_file(room.windows, Path(name)):
+        return Path(name).resolve()
+    target = spare / f"{room.name}.npy"
+    np.save(target, np.asarray(room.windows))
+    return target
+
+
+def _is_whole_file(windows: npt.NDArray[np.float32], path: Path) -> bool:
+    # A part of a memory map keeps the name of its file, but is not what that file holds.
+    if not path.is_file():
+        return False
+    whole: Array = np.load(path, mmap_mode="r")
+    return whole.shape == windows.shape and whole.dtype == windows.dtype
