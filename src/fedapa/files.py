@@ -1,13 +1,32 @@
 """Files that are whole or absent: everything is written aside, flushed, and renamed into place."""
 
 import contextlib
+import errno
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+import stat
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["aside", "cache_folder", "folder_aside", "readable", "write_bytes", "write_text"]
+import filelock
+
+from fedapa.errors import DataError
+
+if sys.platform != "win32":  # there, what a killed process left stays
+    import fcntl
+
+__all__ = [
+    "aside",
+    "cache_folder",
+    "folder_aside",
+    "locked",
+    "readable",
+    "write_bytes",
+    "write_text",
+]
 
 
 def readable(name: str) -> str:
@@ -19,23 +38,27 @@ def readable(name: str) -> str:
 def aside(path: Path) -> Iterator[Path]:
     """A path beside ``path`` to write to; renamed to it when the block ends well, else removed.
 
-    A crash, a full disk or an exception leaves what stood at ``path`` before as it was.
+    A crash, a full disk or an exception leaves what stood at ``path`` before as it was; what a
+    killed process left of an earlier try is removed. A link is followed, not replaced. A device or
+    a pipe cannot be replaced by a file: what is yielded then is ``path`` itself.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        yield partial
-        with partial.open("rb+") as written:
-            os.fsync(written.fileno())
-        partial.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        if error.errno is None or error.filename is not None:
-            raise
-        # A full disk says so while bytes are written, where Python knows no name.
-        raise type(error)(error.errno, error.strerror, str(path)) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    if _is_special(path):
+        with _naming(path, path):
+            yield path
+        return
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder; expected a file", str(path))
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _partial(target, Path.touch) as partial, _naming(path, partial):
+        try:
+            yield partial
+            with partial.open("rb+") as written:
+                os.fsync(written.fileno())
+            partial.replace(target)
+            _sync_folder(target.parent)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -46,16 +69,116 @@ def folder_aside(folder: Path) -> Iterator[Path]:
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
-    partial.mkdir()
+    with _partial(folder, Path.mkdir) as partial:
+        try:
+            yield partial
+            if folder.exists():
+                folder.rmdir()
+            partial.replace(folder)
+            _sync_folder(folder.parent)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else is between reading and replacing ``path``; where somebody is, that is said."""
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(target.with_name(f".{target.name}.lock"), timeout=0)
     try:
-        yield partial
-        if folder.exists():
-            folder.rmdir()
-        partial.replace(folder)
-        _sync_folder(folder.parent)
+        with lock:
+            try:
+                yield
+            finally:
+                # While it is ours: who waits for a lock that is gone makes a new one.
+                with contextlib.suppress(OSError):
+                    Path(lock.lock_file).unlink()
+    except filelock.Timeout as error:
+        raise DataError(
+            f"{path}: another process is writing it; try again when that is done"
+        ) from error
+
+
+def _is_special(path: Path) -> bool:
+    """Whether something stands there that is neither a file nor a folder."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+@contextlib.contextmanager
+def _partial(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A new file or folder beside ``target``, and those of processes that are no more removed.
+
+    A lock on it says that its writer lives; it ends with this process, however that ends.
+    """
+    _remove_dead(target)
+    while True:
+        partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+        make(partial)
+        with _locked_by_us(partial) as ours:
+            # Another process may have taken it for a dead one before the lock was ours.
+            if ours and partial.exists():
+                yield partial
+                return
+
+
+@contextlib.contextmanager
+def _locked_by_us(partial: Path) -> Iterator[bool]:
+    """Whether nobody else has a lock on ``partial``; then we have, for as long as the block."""
+    if sys.platform == "win32":
+        yield True
+        return
+    ours = True
+    handle = os.open(partial, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            ours = False
+        except OSError:  # a file system without locks: there nobody removes anything
+            pass
+        yield ours
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _naming(path: Path, partial: Path) -> Iterator[None]:
+    """Errors name the file that was asked for: a full disk names none, others our own."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(partial)):
+            raise
+        raise type(error)(error.errno, error.strerror, str(path)) from error
+
+
+def _remove_dead(target: Path) -> None:
+    """Remove what was written aside for ``target`` by processes that are no more."""
+    if sys.platform == "win32":
+        return
+    # No glob: the name may hold what patterns mean something by.
+    aside_of_target = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{8}\.partial")
+    entries: list[Path] = []
+    with contextlib.suppress(OSError):  # one may write into a folder that one may not list
+        entries = list(target.parent.iterdir())
+    for entry in entries:
+        if aside_of_target.fullmatch(entry.name) is None:
+            continue
+        with contextlib.suppress(OSError):
+            handle = os.open(entry, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its writer lives
+                if entry.is_dir():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    entry.unlink()
+            finally:
+                os.close(handle)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,3 +1,4 @@
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +77,37 @@ def test_only_a_store_is_added_to(tmp_path: Path) -> None:
 def test_a_folder_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a folder; expected a store"), append_store(tmp_path):
         pass
+
+
+def test_two_imports_into_one_store_do_not_lose_one(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+
+    def meanwhile():
+        with pytest.raises(DataError, match=r"rooms\.h5: another process is writing it"):
+            add(path, "cafe", "second", [piece(20)])
+        yield piece(10)
+
+    add(path, "cafe", "first", meanwhile())
+    add(path, "cafe", "second", [piece(20)])
+    with Store(path) as store:
+        assert [recording.name for recording in store.recordings("cafe")] == ["first", "second"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_ctrl_c_waits_for_the_next_piece_and_leaves_the_store_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+    add(path, "cafe", "first", [piece(10)])
+    before = path.read_bytes()
+    heard = []
+
+    def interrupted():
+        signal.raise_signal(signal.SIGINT)
+        heard.append("not yet")
+        yield piece(10)
+        heard.append("too late")
+
+    with pytest.raises(KeyboardInterrupt):
+        add(path, "cafe", "second", interrupted())
+    assert heard == ["not yet"]
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,6 +1,7 @@
 import os
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -87,6 +88,16 @@ def test_importing_again_adds_only_what_is_new(tmp_path: Path) -> None:
     assert sum(row.recordings for row in rows) == 1
     with Store(out) as store:
         assert sum(len(store.recordings(room)) for room in store.rooms) == 5
+
+
+def test_a_store_whose_notes_were_changed_is_not_added_to(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", TREE)
+    out = tmp_path / "rooms.h5"
+    imported(folder, "{room}/{day}/P={count}.dat", out)
+    with h5py.File(out, "r+") as file:
+        file["cafe/mon P=0"].attrs["content"] = [1.0, 2.0]
+    with pytest.raises(DataError, match="'content' is array"):
+        imported(folder, "{room}/{day}/P={count}.dat", out)
 
 
 def test_one_recording_cannot_have_two_labels(tmp_path: Path) -> None:

@@ -310,7 +310,11 @@ def test_a_random_split_leaks_and_held_out_recordings_do_not() -> None:
 
 
 def test_a_store_of_ten_gigabytes_opens_at_once_and_is_read_in_parts(tmp_path: Path) -> None:
-    """HDF5 allots chunks when they are written: the file is small, its datasets are not."""
+    """Its space is allotted but never written: the file is large, not what it takes on disk."""
+    allotted = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    allotted.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    allotted.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    space = h5py.h5s.create_simple((1_050_000, 242, 1))
     path = tmp_path / "large.h5"
     with h5py.File(path, "w") as file:
         file.attrs.update(format="fedapa-rooms", version=1, synthetic=True, window=1000)
@@ -319,9 +323,8 @@ def test_a_store_of_ten_gigabytes_opens_at_once_and_is_read_in_parts(tmp_path: P
         for number in range(20):
             take = group.create_group(f"take {number:02d}")
             take.attrs.update(label=number, day="0", rate=1000.0, synthetic=True)
-            take.create_dataset(
-                "amplitude", (1_050_000, 242, 1), np.uint16, chunks=(541, 242, 1), fillvalue=7
-            )
+            h5py.h5d.create(take.id, b"amplitude", h5py.h5t.STD_U16LE, space, allotted)
+        take["amplitude"][1_000_000:1_001_000] = np.full((1000, 242, 1), 7, np.uint16)
     began = time.perf_counter()
     with Store(path) as store:
         takes = store.recordings("hall")
@@ -330,3 +333,4 @@ def test_a_store_of_ten_gigabytes_opens_at_once_and_is_read_in_parts(tmp_path: P
     assert sum(np.prod(take.shape) for take in takes) * 2 > 10e9
     assert window.shape == (1000, 242, 1)
     assert (window == 7).all()
+    assert path.stat().st_size > 10e9 > 100 * path.stat().st_blocks * 512

@@ -1,5 +1,8 @@
 """The store: what is written is read, and what is not ours is refused in one sentence."""
 
+import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 
 from fedapa.errors import DataError
+from fedapa.stores.append import append_store
 from fedapa.stores.store import Store, write_store
 from tests.conftest import MakeStore
 
@@ -84,8 +88,10 @@ def test_missing_truncated_and_foreign_files_are_named(
 ) -> None:
     with pytest.raises(DataError, match=r"absent\.h5: no such file"):
         Store(tmp_path / "absent.h5")
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match=r"is a folder; expected a store, which 'fedapa import'"):
         Store(tmp_path)
+    with pytest.raises(DataError, match="is no regular file"):
+        Store("/dev/null")
     whole = make_store().read_bytes()
     short = tmp_path / "short.h5"
     short.write_bytes(whole[: len(whole) // 2])
@@ -115,6 +121,22 @@ def test_missing_truncated_and_foreign_files_are_named(
         (lambda file: _replaced(file, np.zeros((5, 6, 0))), r"shape \(5, 6, 0\)"),
         (lambda file: _replaced(file, np.zeros((64, 6, 1), complex)), "type complex128"),
         (lambda file: _replaced(file, np.array([[[b"x"]]])), "expected real numbers"),
+        (lambda file: file.attrs.__setitem__("window", [5, 6]), "'window' is array"),
+        (lambda file: file.attrs.__setitem__("synthetic", [0, 1]), "'synthetic' is array"),
+        (lambda file: file.attrs.__setitem__("format", ["a", "b"]), "not a fedapa store"),
+        (lambda file: file.attrs.__setitem__("version", [1, 1]), "store version"),
+        (lambda file: file.attrs.__setitem__("of", h5py.Empty("f")), "'of' is Empty"),
+        (lambda file: file["cafe"].attrs.__setitem__("device", file.ref), "'device' is <HDF5"),
+        (lambda file: file["cafe/0-0"].attrs.__setitem__("rate", [1.0, 2.0]), "'rate' is array"),
+        (lambda file: file["cafe/0-0"].attrs.__setitem__("rate", np.nan), "'rate' is nan"),
+        (lambda file: file["cafe/0-0"].attrs.__setitem__("day", [1, 2]), "'day' is array"),
+        (lambda file: file["cafe/0-0"].attrs.__setitem__("label", [1, 2]), "label array"),
+        (lambda file: file["cafe/0-0"].attrs.__setitem__("label", b"\xff"), "text in UTF-8"),
+        (lambda file: file["cafe/0-0"].attrs.__setitem__("synthetic", "no"), "'synthetic' is"),
+        (
+            lambda file: file["cafe/0-0/amplitude"].attrs.__setitem__("scale", [1.0, 2.0]),
+            "'scale' is array",
+        ),
     ],
 )
 def test_what_is_not_as_documented_is_named(
@@ -124,9 +146,11 @@ def test_what_is_not_as_documented_is_named(
     with h5py.File(path, "r+") as file:
         change(file)
     with pytest.raises(DataError, match=complaint), Store(path) as store:
-        _ = store.window
+        _ = store.window, store.synthetic, store.notes
         for room in store.rooms:
-            store.recordings(room)
+            store.about(room)
+            for recording in store.recordings(room):
+                store.read(recording, 0, 1)
 
 
 def _replaced(file: h5py.File, values: np.ndarray) -> None:
@@ -148,3 +172,151 @@ def test_a_take_without_label_or_values_is_named(make_store: MakeStore) -> None:
         del file["cafe"]["0-0"].attrs["label"]
     with Store(path) as store, pytest.raises(DataError, match=r"cafe: damaged or incomplete"):
         store.recordings("cafe")
+
+
+def _declare(file: h5py.File, rows: int, **storage: object) -> None:
+    del file["cafe/0-0/amplitude"]
+    shape = (rows, 6, 1)
+    file["cafe/0-0"].create_dataset("amplitude", shape, np.float32, **storage)
+
+
+@pytest.mark.parametrize("storage", [{}, {"chunks": (64, 6, 1)}, {"compression": "gzip"}])
+def test_packets_that_are_declared_but_not_there_are_refused(
+    make_store: MakeStore, storage: dict[str, object]
+) -> None:
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        _declare(file, 10**12, **storage)
+    with Store(path) as store, pytest.raises(DataError, match="declares 1000000000000 × 6 × 1"):
+        store.recordings("cafe")
+
+
+def test_compressed_stores_are_read(make_store: MakeStore) -> None:
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        _declare(file, 1000, compression="gzip")
+        file["cafe/0-0/amplitude"][:] = 3
+    with Store(path) as store:
+        assert store.recordings("cafe")[0].shape == (1000, 6, 1)
+
+
+def test_a_chunk_that_fills_the_memory_is_refused(make_store: MakeStore) -> None:
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        _declare(file, 1, maxshape=(None, 6, 1), chunks=(10**8, 6, 1))
+    with Store(path) as store, pytest.raises(DataError, match="in chunks of 2400000000 bytes"):
+        store.recordings("cafe")
+
+
+def _outside(tmp_path: Path) -> Path:
+    """Another store, into which nothing may lead."""
+    outside = tmp_path / "outside.h5"
+    with h5py.File(outside, "w") as file:
+        file["hall/take/amplitude"] = np.ones((64, 6, 1), np.float32)
+    return outside
+
+
+def _external(file: h5py.File, outside: Path) -> None:
+    file["hall"] = h5py.ExternalLink(outside, "/hall")
+
+
+def _soft(file: h5py.File, _: Path) -> None:
+    file["hall"] = h5py.SoftLink("/cafe")
+
+
+def _link_of_a_recording(file: h5py.File, outside: Path) -> None:
+    file["cafe/more"] = h5py.ExternalLink(outside, "/hall/take")
+
+
+def _link_of_values(file: h5py.File, outside: Path) -> None:
+    del file["cafe/0-0/amplitude"]
+    file["cafe/0-0/amplitude"] = h5py.ExternalLink(outside, "/hall/take/amplitude")
+
+
+def _external_values(file: h5py.File, outside: Path) -> None:
+    del file["cafe/0-0/amplitude"]
+    file["cafe/0-0"].create_dataset(
+        "amplitude", (64, 6, 1), np.uint8, external=[(str(outside), 0, 64 * 6)]
+    )
+
+
+def _virtual_values(file: h5py.File, outside: Path) -> None:
+    del file["cafe/0-0/amplitude"]
+    layout = h5py.VirtualLayout((64, 6, 1), np.float32)
+    layout[:] = h5py.VirtualSource(outside, "hall/take/amplitude", (64, 6, 1))
+    file["cafe/0-0"].create_virtual_dataset("amplitude", layout)
+
+
+@pytest.mark.parametrize(
+    "lead_out",
+    [_external, _soft, _link_of_a_recording, _link_of_values, _external_values, _virtual_values],
+)
+def test_a_store_that_leads_out_of_itself_is_neither_read_nor_added_to(
+    tmp_path: Path, make_store: MakeStore, lead_out: Callable[[h5py.File, Path], None]
+) -> None:
+    path, outside = make_store({"cafe": {0: 1, 1: 1}}), _outside(tmp_path)
+    with h5py.File(path, "r+") as file:
+        lead_out(file, outside)
+    before = outside.read_bytes(), path.read_bytes()
+    complaint = "is a link to|its values are in other files"
+    with pytest.raises(DataError, match=complaint), Store(path) as store:
+        for room in store.rooms:
+            store.recordings(room)
+    with pytest.raises(DataError, match=complaint), append_store(path) as appended:
+        appended.add_stream("hall", "new", [], label=1)
+    assert (outside.read_bytes(), path.read_bytes()) == before
+
+
+def _limited(limit: int) -> Callable[[], None]:
+    """For ``preexec_fn``: no file may grow beyond so many bytes; as a full disk, without one."""
+
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return limit_files
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    """HDF5 would try to write what is left when the process ends, and crash."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "fedapa", "simulate", "--preset", "smoke", "--out", "rooms.h5"],
+        cwd=tmp_path,
+        preexec_fn=_limited(10**6),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == "fedapa: rooms.h5: File too large; nothing saved before was lost\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("room_to_grow", [100, 3000, 30_000, 300_000])
+def test_a_full_disk_leaves_the_store_that_was_there(
+    make_store: MakeStore, room_to_grow: int
+) -> None:
+    """Wherever the disk is full: in HDF5's tables, in the values, when it closes the file."""
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    before = path.read_bytes()
+    code = f"""
+import numpy as np
+from fedapa.stores.append import append_store
+try:
+    with append_store({str(path)!r}) as store:
+        for take in range(40):
+            rows = np.ones((100, 50, 1), np.float32)
+            store.add_stream("cafe", f"new {{take}}", [(rows, np.arange(100.0))], label=1)
+except OSError as error:
+    print(error)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        preexec_fn=_limited(len(before) + room_to_grow),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == f"[Errno 27] File too large: '{path}'\n"
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]

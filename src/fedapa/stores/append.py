@@ -5,7 +5,6 @@ place: whatever happens, there is a whole store at the path.
 """
 
 import contextlib
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedapa.errors import DataError
-from fedapa.files import aside
-from fedapa.stores.store import Store, StoreWriter, write_store
+from fedapa.files import locked
+from fedapa.interrupts import held_back
+from fedapa.stores.hdf5 import replaced
+from fedapa.stores.store import Store, StoreWriter, begin_store, noted
 from fedapa.windows.labels import Label
 
 __all__ = ["Piece", "StoreAppender", "append_store"]
@@ -34,7 +35,7 @@ class StoreAppender(StoreWriter):
 
     def about(self, room: str) -> dict[str, Any]:
         """What is noted about a room."""
-        return dict(self._file[room].attrs)
+        return noted(self._file[room].attrs, f"room '{room}'")
 
     def has(self, room: str, name: str) -> bool:
         """Whether a room has a recording of that name."""
@@ -44,7 +45,7 @@ class StoreAppender(StoreWriter):
         """Room, recording and what is noted about it, for all that is there already."""
         for room in self.rooms():
             for name in sorted(self._file[room]):
-                yield room, name, dict(self._file[room][name].attrs)
+                yield room, name, noted(self._file[room][name].attrs, f"{room}/{name}")
 
     def add_stream(
         self,
@@ -56,7 +57,7 @@ class StoreAppender(StoreWriter):
         day: str = "",
         notes: Mapping[str, Any] | None = None,
     ) -> int:
-        """One take, written as its pieces come; returns its packets. One without is not kept."""
+        """One recording, written as it comes; returns its packets. One without is not kept."""
         group = self._new(room, name, label, day, 0.0)
         for key, value in sorted((notes or {}).items()):
             group.attrs[key] = value
@@ -72,6 +73,7 @@ class StoreAppender(StoreWriter):
                 dataset.resize(packets + len(values), axis=0)
                 dataset[packets:] = values
             packets += len(amplitude)
+            self._check()
         if stamps is None:
             del self._file[room][name]
             return 0
@@ -109,17 +111,20 @@ def _rate(timestamps: npt.NDArray[np.float64]) -> float:
 
 @contextlib.contextmanager
 def append_store(path: str | Path) -> Iterator[StoreAppender]:
-    """A store to add to, new or not; it changes at ``path`` when the block ends well."""
+    """A store to add to, new or not; it changes at ``path`` when the block ends well.
+
+    Meanwhile no other process can write it, and Ctrl-C waits for the next thing that is added.
+    """
     path = Path(path)
-    if not path.exists():
-        with write_store(path) as writer:
-            yield StoreAppender(writer._file)
-        return
     if path.is_dir():
         raise DataError(f"{path}: is a folder; expected a store to add to, or a new name")
-    with Store(path):
-        pass  # is it one, and of a version we know?
-    with aside(path) as partial:
-        shutil.copyfile(path, partial)
-        with h5py.File(partial, "r+") as file:
-            yield StoreAppender(file)
+    with held_back() as raise_interrupt, locked(path):
+        there = path.exists()
+        if there:
+            with Store(path) as store:  # is it one, of a version we know, that leads nowhere else?
+                for room in store.rooms:
+                    store.recordings(room)
+        with replaced(path, raise_interrupt) as (file, check):
+            if not there:
+                begin_store(file)
+            yield StoreAppender(file, check)

@@ -10,12 +10,13 @@
       or, for sets that were published as features only,
         features          [windows, features]
 
-Recordings are continuous takes; windows are cut from them later, so a store does not fix a window
+Recordings are continuous; windows are cut from them later, so a store does not fix a window
 size. Nothing is read until asked for, and then only the packets asked for.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedapa.errors import DataError
-from fedapa.files import aside
+from fedapa.files import locked, readable
+from fedapa.interrupts import held_back, uninterrupted
+from fedapa.stores.hdf5 import check_dataset, check_links, child, replaced
 from fedapa.windows.labels import Label, check_name
 
-__all__ = ["Recording", "Store", "StoreWriter", "write_store"]
+__all__ = ["Recording", "Store", "StoreWriter", "begin_store", "noted", "write_store"]
 
 _FORMAT = "fedapa-rooms"
 _VERSION = 1
@@ -36,7 +39,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Recording:
-    """What the store says about one continuous take."""
+    """What the store says about one recording."""
 
     room: str
     name: str
@@ -59,26 +62,42 @@ class Store:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.path.is_file():
+        if not self.path.exists():
             raise DataError(f"{self.path}: no such file; make one with 'fedapa simulate'")
+        if self.path.is_dir():
+            raise DataError(
+                f"{self.path}: is a folder; expected a store, which 'fedapa import' makes of one"
+            )
+        if not self.path.is_file():
+            raise DataError(f"{self.path}: is no regular file; expected a store")
         try:
             self._file = h5py.File(self.path, "r")
         except OSError as error:
             raise DataError(
                 f"{self.path}: cannot be opened as HDF5; truncated or not a store ({error})"
             ) from error
-        found = self._file.attrs.get("format")
-        if found != _FORMAT:
+        try:
+            self._check()
+        except BaseException:
             self._file.close()
-            raise DataError(f"{self.path}: HDF5, but not a fedapa store (format is {found!r})")
-        if (version := self._file.attrs.get("version", 0)) != _VERSION:
-            self._file.close()
-            raise DataError(f"{self.path}: store version {version}, this fedapa reads {_VERSION}")
-        if not len(self._file):
-            self._file.close()
-            raise DataError(
-                f"{self.path}: holds no rooms; make another by 'fedapa import' or 'simulate'"
-            )
+            raise
+
+    @uninterrupted
+    def _check(self) -> None:
+        with self._explaining("the file's own attributes"):
+            form = _plain(self._file.attrs.get("format"))
+            if not isinstance(form, str) or form != _FORMAT:
+                raise DataError(f"{self.path}: HDF5, but not a fedapa store (format is {form!r})")
+            version = _plain(self._file.attrs.get("version", 0))
+            if not isinstance(version, int) or version != _VERSION:
+                raise DataError(
+                    f"{self.path}: store version {version}, this fedapa reads {_VERSION}"
+                )
+            if not len(self._file):
+                raise DataError(
+                    f"{self.path}: holds no rooms; make another by 'fedapa import' or 'simulate'"
+                )
+            check_links(self._file, str(self.path))
 
     def __enter__(self) -> "Store":
         return self
@@ -87,81 +106,110 @@ class Store:
         self._file.close()
 
     @property
+    @uninterrupted
     def synthetic(self) -> bool:
         """True when any of it was simulated."""
-        return bool(self._file.attrs["synthetic"])
+        with self._explaining("the file's own attributes"):
+            return _truth(self._file.attrs, "synthetic", str(self.path))
 
     @property
+    @uninterrupted
     def window(self) -> int | None:
         """The window length that the store recommends, if it does."""
-        found = _plain(self._file.attrs.get("window"))
-        if found is not None and (not isinstance(found, int) or found < 1):
+        with self._explaining("the file's own attributes"):
+            window = _plain(self._file.attrs.get("window"))
+        if window is not None and (not isinstance(window, int) or window < 1):
             raise DataError(
-                f"{self.path}: its attribute 'window' is {found!r}, no number of packets"
+                f"{self.path}: its attribute 'window' is {window!r}, no number of packets"
             )
-        return found
+        return window
 
     @property
+    @uninterrupted
     def rooms(self) -> tuple[str, ...]:
         """Names of the rooms, sorted."""
         with self._explaining("rooms"):
-            for name, entry in self._file.items():
-                if not isinstance(entry, h5py.Group):
+            for name in self._file:
+                if self._file.get(name, getclass=True) is not h5py.Group:
                     raise DataError(f"{self.path}: '{name}' is no room but a dataset; not ours")
                 check_name(name, f"{self.path}: room")
-        return tuple(sorted(self._file))
+            return tuple(sorted(self._file))
 
     @property
+    @uninterrupted
     def notes(self) -> dict[str, Any]:
         """What is noted about the store as a whole, e.g. the ``window`` it is meant for."""
-        return {name: _plain(value) for name, value in sorted(self._file.attrs.items())}
+        with self._explaining("the file's own attributes"):
+            return noted(self._file.attrs, str(self.path))
 
+    @uninterrupted
     def about(self, room: str) -> dict[str, Any]:
         """What is noted about a room: device, bandwidth and the like."""
-        return {name: _plain(value) for name, value in sorted(self._file[room].attrs.items())}
-
-    def recordings(self, room: str) -> tuple[Recording, ...]:
-        """The takes of a room, sorted by name."""
         with self._explaining(room):
-            group = self._file[room]
-            return tuple(self._recording(room, name, group[name]) for name in sorted(group))
+            return noted(self._room(room).attrs, f"{self.path}: {room}")
 
-    def _recording(self, room: str, name: str, group: h5py.Group) -> Recording:
+    @uninterrupted
+    def recordings(self, room: str) -> tuple[Recording, ...]:
+        """The recordings of a room, sorted by name."""
+        with self._explaining(room):
+            group = self._room(room)
+            check_links(group, f"{self.path}: {room}")
+            return tuple(self._recording(room, name) for name in sorted(group))
+
+    def _room(self, room: str) -> h5py.Group:
+        return child(self._file, room, h5py.Group, str(self.path))
+
+    def _group(self, room: str, name: str) -> h5py.Group:
+        return child(self._room(room), name, h5py.Group, f"{self.path}: {room}")
+
+    def _recording(self, room: str, name: str) -> Recording:
+        place = f"{self.path}: {room}/{name}"
+        group = self._group(room, name)
         label = _plain(group.attrs["label"])
         if not isinstance(label, int | str) or (isinstance(label, int) and label < 0):
-            raise DataError(f"{self.path}: {room}/{name}: label {label!r} is no count and no text")
+            raise DataError(f"{place}: label {label!r} is no count and no text")
         what, axes = ("features", 2) if "features" in group else ("amplitude", 3)
-        rows = group[what]
+        rows = child(group, what, h5py.Dataset, place)
         if rows.ndim != axes or 0 in rows.shape[1:] or rows.dtype.kind not in "fiu":
             raise DataError(
-                f"{self.path}: {room}/{name}: {what} of shape {rows.shape} and type {rows.dtype}; "
+                f"{place}: {what} of shape {rows.shape} and type {rows.dtype}; "
                 "expected real numbers [packets, subcarriers, links] or [windows, features]"
             )
+        check_dataset(rows, f"{place}: {what}")
         return Recording(
             room=room,
             name=name,
-            label=label,
-            day=str(group.attrs.get("day", "")),
-            rate=float(group.attrs.get("rate", 0.0)),
+            label=_text(label, "label", place) if isinstance(label, str) else label,
+            day=_text(_plain(group.attrs.get("day", "")), "day", place),
+            rate=_number(group.attrs, "rate", place, default=0.0),
             shape=tuple(rows.shape),
-            synthetic=bool(group.attrs["synthetic"]),
+            synthetic=_truth(group.attrs, "synthetic", place),
         )
 
+    @uninterrupted
     def read(self, recording: Recording, start: int, stop: int) -> npt.NDArray[np.float32]:
         """Rows [start, stop) of a recording, as float32 in physical units."""
-        with self._explaining(f"{recording.room}/{recording.name}"):
-            group = self._file[recording.room][recording.name]
-            rows = group["features" if recording.is_features else "amplitude"]
-            part = rows[start:stop].astype(np.float32)
+        place = f"{recording.room}/{recording.name}"
+        with self._explaining(place):
+            group = self._group(recording.room, recording.name)
+            what = "features" if recording.is_features else "amplitude"
+            rows = child(group, what, h5py.Dataset, f"{self.path}: {place}")
+            if rows.is_virtual or rows.external:
+                check_dataset(rows, f"{self.path}: {place}: {what}")
+            values = rows[start:stop].astype(np.float32)
             if "scale" in rows.attrs:
-                part *= np.float32(rows.attrs["scale"])
-            return part  # type: ignore[no-any-return]
+                values *= np.float32(_number(rows.attrs, "scale", f"{self.path}: {place}"))
+            return values  # type: ignore[no-any-return]
 
+    @uninterrupted
     def timestamps(self, recording: Recording) -> npt.NDArray[np.float64]:
         """[packets] seconds."""
-        with self._explaining(f"{recording.room}/{recording.name}"):
-            group = self._file[recording.room][recording.name]
-            return np.asarray(group["timestamps"][:], np.float64)
+        place = f"{recording.room}/{recording.name}"
+        with self._explaining(place):
+            group = self._group(recording.room, recording.name)
+            stamps = child(group, "timestamps", h5py.Dataset, f"{self.path}: {place}")
+            check_dataset(stamps, f"{self.path}: {place}: timestamps")
+            return np.asarray(stamps[:], np.float64)
 
     @contextlib.contextmanager
     def _explaining(self, place: str) -> Iterator[None]:
@@ -173,18 +221,25 @@ class Store:
 
 
 class StoreWriter:
-    """Adds rooms and recordings to an open HDF5 file; made by ``write_store``."""
+    """Adds rooms and recordings to an open HDF5 file; made by ``write_store``.
 
-    def __init__(self, file: h5py.File) -> None:
+    ``check`` is asked before and after whatever is added: it raises when the disk is full or
+    Ctrl-C was pressed.
+    """
+
+    def __init__(self, file: h5py.File, check: Callable[[], None]) -> None:
         self._file = file
+        self._check = check
 
     def note(self, notes: Mapping[str, Any]) -> None:
         """What is known about the store as a whole."""
+        self._check()
         for name in sorted(notes):
             self._file.attrs[name] = notes[name]
 
     def add_room(self, room: str, *, synthetic: bool, about: Mapping[str, Any]) -> None:
         """A room, with what is known about it."""
+        self._check()
         group = self._file.create_group(check_name(room, "room"))
         group.attrs["synthetic"] = synthetic
         for name in sorted(about):
@@ -204,7 +259,7 @@ class StoreWriter:
         rate: float = 0.0,
         scale: float | None = None,
     ) -> None:
-        """One take of packets: amplitude [packets, subcarriers, links]."""
+        """One recording of packets: amplitude [packets, subcarriers, links]."""
         group = self._new(room, name, label, day, rate)
         packets, subcarriers, links = amplitude.shape
         rows = group.create_dataset(
@@ -220,6 +275,7 @@ class StoreWriter:
         if scale is not None:
             rows.attrs["scale"] = scale
         group.create_dataset("timestamps", data=np.asarray(timestamps, np.float64))
+        self._check()
 
     def add_features(
         self,
@@ -230,10 +286,12 @@ class StoreWriter:
         features: npt.NDArray[np.float32],
         day: str = "",
     ) -> None:
-        """One take of finished feature vectors: features [windows, features]."""
+        """One recording of finished feature vectors: features [windows, features]."""
         self._new(room, name, label, day, 0.0).create_dataset("features", data=features)
+        self._check()
 
     def _new(self, room: str, name: str, label: Label, day: str, rate: float) -> h5py.Group:
+        self._check()
         if room not in self._file:
             raise DataError(f"recording '{name}': there is no room '{room}' yet; add it first")
         group = self._file[room].create_group(check_name(name, f"room '{room}', recording"))
@@ -246,19 +304,63 @@ class StoreWriter:
 
 @contextlib.contextmanager
 def write_store(path: str | Path) -> Iterator[StoreWriter]:
-    """A new store; it appears at ``path`` when the block ends well, whole or not at all."""
+    """A new store; it appears at ``path`` when the block ends well, whole or not at all.
+
+    Meanwhile no other process can write it, and Ctrl-C waits for the next thing that is added.
+    """
     path = Path(path)
-    if path.exists():
-        raise DataError(f"{path}: already exists; remove it or choose another name")
-    with aside(path) as partial, h5py.File(partial, "w", track_order=False) as file:
-        file.attrs["format"] = _FORMAT
-        file.attrs["version"] = _VERSION
-        file.attrs["synthetic"] = False
-        yield StoreWriter(file)
+    with held_back() as raise_interrupt, locked(path):
+        if path.exists():
+            raise DataError(f"{path}: already exists; remove it or choose another name")
+        with replaced(path, raise_interrupt) as (file, check):
+            begin_store(file)
+            yield StoreWriter(file, check)
+
+
+def begin_store(file: h5py.File) -> None:
+    """Make an empty HDF5 file a store without rooms."""
+    file.attrs["format"] = _FORMAT
+    file.attrs["version"] = _VERSION
+    file.attrs["synthetic"] = False
+
+
+def noted(attributes: h5py.AttributeManager, place: str) -> dict[str, Any]:
+    """Attributes as plain values: numbers, text, and arrays of numbers."""
+    notes = {name: _plain(value) for name, value in sorted(attributes.items())}
+    for name, value in notes.items():
+        numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+        if not isinstance(value, bool | int | float | str) and not numbers:
+            raise DataError(
+                f"{place}: its attribute '{name}' is {value!r:.80}; expected a number, a text or "
+                "an array of numbers"
+            )
+    return notes
 
 
 def _plain(value: object) -> object:
     """HDF5 attributes come back as numpy scalars; JSON and people want Python's."""
-    if isinstance(value, bytes):
-        return value.decode()
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _text(value: object, name: str, place: str) -> str:
+    if not isinstance(value, str) or readable(value) != value:
+        raise DataError(f"{place}: its attribute '{name}' is {value!r:.80}; expected text in UTF-8")
+    return value
+
+
+def _number(
+    attributes: h5py.AttributeManager, name: str, place: str, *, default: float | None = None
+) -> float:
+    value = _plain(attributes.get(name, default))
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise DataError(f"{place}: its attribute '{name}' is {value!r:.80}; expected a number")
+    return float(value)
+
+
+def _truth(attributes: h5py.AttributeManager, name: str, place: str) -> bool:
+    value = _plain(attributes[name])
+    if not isinstance(value, bool | int):
+        raise DataError(f"{place}: its attribute '{name}' is {value!r:.80}; expected yes or no")
+    return bool(value)

@@ -41,11 +41,17 @@ def imported_before(store: StoreAppender) -> dict[str, list[Source]]:
     known: dict[str, list[Source]] = {}
     for room, name, notes in store.recordings():
         if "content" in notes:
-            label, day = _plain_label(notes["label"]), str(notes["day"])
-            digest, start, end = str(notes["content"]).split(" ")
-            until = None if end == "end" else float(end)
-            path = Path(str(notes["source"]))
-            source = Source(path, room, label, day, name, float(start), until)
+            label, day = _plain_label(notes["label"]), str(notes.get("day", ""))
+            try:
+                digest, start, end = str(notes["content"]).split(" ")
+                since, until = float(start), None if end == "end" else float(end)
+            except ValueError:
+                raise DataError(
+                    f"{room}/{name} in the store: its attribute 'content' is "
+                    f"{notes['content']!r:.80}; expected digest, start and end: start a new store"
+                ) from None
+            path = Path(str(notes.get("source", name)))
+            source = Source(path, room, label, day, name, since, until)
             known.setdefault(digest, []).append(source)
     return known
 

@@ -1,0 +1,176 @@
+"""HDF5 files that do no harm: not when the disk is full, and not when somebody else made them.
+
+When a write fails, HDF5 cannot close its file any more and ends the process with a segmentation
+fault. So it writes through ``_Disk``, which never fails: from the first error on it keeps what is
+written in memory, and the error is raised by us, at the next call.
+
+A file may hold links and datasets that lead to other files, which HDF5 would open, read and even
+write, and shapes that are not backed by values. Both are refused.
+"""
+
+import contextlib
+import io
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from fedapa.errors import DataError
+from fedapa.files import aside
+
+__all__ = ["check_dataset", "check_links", "child", "replaced"]
+
+_SQUEEZED = 1100
+"""How many times smaller than its values a compressed dataset can be; deflate reaches 1032."""
+_LARGEST_CHUNK = 1 << 28
+"""Bytes that HDF5 holds in memory to give a single row."""
+
+
+class _Disk(io.RawIOBase):
+    """A file that remembers the first error instead of raising it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+        self.failure: OSError | None = None
+        self._unwritten: list[tuple[int, bytes]] = []
+        self._at = 0
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._handle)
+        super().close()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_CUR:
+            offset += self._at
+        elif whence == os.SEEK_END:
+            ends = [at + len(written) for at, written in self._unwritten]
+            offset += max([os.fstat(self._handle).st_size, *ends])
+        self._at = offset
+        return offset
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer``; beyond the end there are zeros, as HDF5 expects."""
+        wanted = memoryview(buffer).cast("B")
+        os.lseek(self._handle, self._at, os.SEEK_SET)
+        filled = 0
+        while filled < len(wanted):
+            read = os.read(self._handle, len(wanted) - filled)
+            if not read:
+                wanted[filled:] = bytes(len(wanted) - filled)
+                break
+            wanted[filled : filled + len(read)] = read
+            filled += len(read)
+        for at, written in self._unwritten:
+            first, last = max(at, self._at), min(at + len(written), self._at + len(wanted))
+            if first < last:
+                wanted[first - self._at : last - self._at] = written[first - at : last - at]
+        self._at += len(wanted)
+        return len(wanted)
+
+    def write(self, buffer: Any) -> int:
+        """Write all of ``buffer``, or keep it if that cannot be."""
+        given = memoryview(buffer).cast("B")
+        if self.failure is None:
+            try:
+                os.lseek(self._handle, self._at, os.SEEK_SET)
+                done = 0
+                while done < len(given):
+                    done += os.write(self._handle, given[done:])
+            except OSError as error:
+                self.failure = error
+        if self.failure is not None:
+            self._unwritten.append((self._at, bytes(given)))
+        self._at += len(given)
+        return len(given)
+
+    def truncate(self, size: int | None = None) -> int:
+        end = self._at if size is None else size
+        if self.failure is None:
+            try:
+                os.ftruncate(self._handle, end)
+            except OSError as error:
+                self.failure = error
+        return end
+
+    def check(self) -> None:
+        """Raise the first error, if there was one."""
+        if self.failure is not None:
+            raise OSError(self.failure.errno, self.failure.strerror)
+
+
+@contextlib.contextmanager
+def replaced(
+    path: Path, raise_interrupt: Callable[[], None]
+) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
+    """An HDF5 file that takes the place of ``path`` when the block ends well.
+
+    It begins as a copy of what is there, or empty. Also what to ask, often, whether to go on: it
+    raises when a write has failed, whose bytes are in memory, or by ``raise_interrupt``.
+    """
+    with aside(path) as partial:
+        if copied := path.exists():
+            shutil.copyfile(path, partial)
+        with contextlib.closing(_Disk(partial)) as disk:
+
+            def check() -> None:
+                raise_interrupt()
+                disk.check()
+
+            with h5py.File(disk, "r+" if copied else "w", track_order=False) as file:
+                yield file, check
+            check()
+
+
+def check_links(group: h5py.Group, place: str) -> None:
+    """Refuse a group with an entry that is elsewhere: a soft or an external link."""
+    for name in group:
+        kind = group.get(name, getlink=True)
+        if not isinstance(kind, h5py.HardLink):
+            target = getattr(kind, "filename", None) or getattr(kind, "path", "?")
+            raise DataError(
+                f"{place}: '{name}' is a link to {target}; a store holds its recordings itself: "
+                "copy what it should hold into it"
+            )
+
+
+def child(group: h5py.Group, name: str, kind: type, place: str) -> Any:
+    """The group or dataset of that name, if it is one and is stored in this very file."""
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        check_links(group, place)
+        raise DataError(f"{place}: '{name}' is not there; damaged or incomplete")
+    entry = group[name]
+    if not isinstance(entry, kind):
+        raise DataError(f"{place}: '{name}' is no {kind.__name__.lower()}; not made by fedapa")
+    return entry
+
+
+def check_dataset(dataset: h5py.Dataset, place: str) -> None:
+    """Refuse values that are in other files, and shapes without values."""
+    if dataset.is_virtual or dataset.external:
+        raise DataError(
+            f"{place}: its values are in other files (virtual dataset or external storage); a "
+            "store holds its values itself: copy them into it, e.g. with h5repack"
+        )
+    chunk = int(np.prod(np.array(dataset.chunks or (0,), object))) * dataset.dtype.itemsize
+    if chunk > _LARGEST_CHUNK:
+        raise DataError(
+            f"{place}: is stored in chunks of {chunk} bytes; expected at most {_LARGEST_CHUNK}: "
+            "store it in smaller ones, e.g. with h5repack"
+        )
+    filtered = dataset.id.get_create_plist().get_nfilters() > 0
+    stored = int(dataset.id.get_storage_size())
+    declared = int(np.prod(np.array(dataset.shape, object))) * dataset.dtype.itemsize
+    if declared > stored * (_SQUEEZED if filtered else 1):
+        raise DataError(
+            f"{place}: declares {' × '.join(map(str, dataset.shape))} values, {declared} bytes, "
+            f"but holds {stored} bytes; it was cut off, or never filled: make it again"
+        )
