@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from fedapa.algorithms import find
-from fedapa.algorithms.ablations import (
+from fedapa.algorithms.fedapa import (
     AveragePrototypes,
     AverageWithClients,
-    FedPCLSelf,
-    FedProtoSelf,
-    LocalMoreEpochs,
+    FedAPA,
     MixtureOnly,
     SelfPrototypes,
 )
-from fedapa.algorithms.fedapa import FedAPA
+from fedapa.algorithms.fedpcl import FedPCLSelf
+from fedapa.algorithms.fedproto import FedProtoSelf
 from fedapa.algorithms.local import Local
+from fedapa.algorithms.wifederated import LocalMoreEpochs
 from fedapa.errors import PlanError
 from fedapa.federation.plan import Plan
 from fedapa.payload import array_bytes, encode

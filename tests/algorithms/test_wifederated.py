@@ -6,7 +6,6 @@ import numpy as np
 
 from fedapa.algorithms.algorithm import Round
 from fedapa.algorithms.fedavg import FedAvg
-from fedapa.algorithms.fine_tuning import is_due
 from fedapa.algorithms.wifederated import WiFederated
 from fedapa.learning.fit import Training, cross_entropy, fit
 from fedapa.payload import encode
@@ -54,6 +53,7 @@ def test_the_copy_is_the_merged_net_trained_further(make_rooms: MakeRooms) -> No
 
 def test_copies_are_made_where_figures_are_read() -> None:
     """200 rounds: after 33, 66, 100, 133, 166 (200·k/6) and after the last five."""
+    is_due = WiFederated().is_due
     due = [number - 1 for number in range(1, 202) if is_due(Round(number, 200, Key(0)))]
     assert due == [33, 66, 100, 133, 166, 196, 197, 198, 199, 200]
     assert not is_due(Round(1, 1, Key(0))), "before any training there is nothing to tune"

@@ -116,10 +116,10 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_every_experiment_opens_with_its_command_and_what_to_expect() -> None:
+    folder = Path(__file__).parents[2] / "src" / "fedapa" / "experiments"
+    said = "".join(path.read_text() for path in folder.glob("*.py"))
     for name in EXPERIMENTS:
-        text = Path(f"src/fedapa/experiments/{name}.py")
-        opening = (Path(__file__).parents[2] / text).read_text()[:900]
-        assert f"``fedapa reproduce {name}``" in opening, name
+        opening = said.partition(f'"""``fedapa reproduce {name}``: ')[2].partition('"""')[0]
         assert "Expected shape:" in opening, name
 
 

@@ -1,6 +1,6 @@
 """The contract: what must hold for every algorithm in fedapa.algorithms, found by listing them.
 
-Named variants (ablations.py) are held to it too, but for their settings: those are their
+Controls and other variants are held to it too, but for their settings: those are their
 algorithm's. Pooled training, which is no federation, is tested in tests/algorithms/test_pooled.py.
 """
 
@@ -16,7 +16,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors.numpy import load
 
-from fedapa.algorithms import find, names
+from fedapa.algorithms import find, is_variant, names
 from fedapa.algorithms.algorithm import Algorithm, Round, settings_of
 from fedapa.errors import RosterError
 from fedapa.federation import rounds
@@ -29,7 +29,7 @@ from fedapa.rooms.room import Room
 from tests.conftest import MakeRooms
 
 ALGORITHMS = tuple(name for name in names() if not find(name).pools)
-FILES = tuple(name for name in ALGORITHMS if find(name).__module__.endswith(f".{name}"))
+FILES = tuple(name for name in ALGORITHMS if not is_variant(find(name)))
 every = pytest.mark.parametrize("name", ALGORITHMS)
 every_file = pytest.mark.parametrize("name", FILES)
 

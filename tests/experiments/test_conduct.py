@@ -23,15 +23,8 @@ from fedapa.experiments.experiment import (
     horizons,
 )
 from fedapa.experiments.experiment import algorithms as cases_of
-from fedapa.experiments.fig6 import FIG6
-from fedapa.experiments.fig7 import FIG7
-from fedapa.experiments.fig8a import FIG8A
-from fedapa.experiments.fig8b import FIG8B
-from fedapa.experiments.fig9a import FIG9A
-from fedapa.experiments.fig9b import FIG9B
-from fedapa.experiments.participation import PARTICIPATION
-from fedapa.experiments.table1 import TABLE1
-from fedapa.experiments.table2 import TABLE2
+from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
+from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
 from fedapa.experiments.windows import WINDOWS
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import prepare_rooms
@@ -44,9 +37,8 @@ TINY = Nets("tiny", "tiny nets", "tiny")
 
 
 def _experiment(*names: str, nets: Nets = TINY, long: bool = False) -> Experiment:
-    return Experiment(
-        "trial", "A trial", lambda _: cases_of(*names, group="paper", long=long), (nets,)
-    )
+    cases = [replace(case, long=long) for case in cases_of(*names)]
+    return Experiment("trial", "A trial", lambda _: cases, (nets,))
 
 
 def _plans(experiment: Experiment, base: Base) -> dict[tuple[str, str], str]:
@@ -332,13 +324,13 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
         RunError, match=r"results\.json: also holds seed 1; ask for at least as much"
     ):
         conduct(experiment, base, seeds=1, out=tmp_path / "cut", resume=True)
-    fewer = replace(experiment, cases=lambda _: cases_of("local", group="paper", long=True))
+    fewer = replace(experiment, cases=lambda _: cases_of("local"))
     with pytest.raises(RunError, match="also holds fedapa;"):
         conduct(fewer, base, seeds=2, out=tmp_path / "cut", resume=True)
     # Another experiment there finds its runs done: nothing is left to do.
     began = {path: path.stat().st_mtime_ns for path in (tmp_path / "cut" / "runs").iterdir()}
     shutil.copytree(tmp_path / "cut" / "runs", tmp_path / "new" / "runs")
-    other = Experiment("other", "", lambda _: cases_of("fedapa", group="paper", long=True), (TINY,))
+    other = Experiment("other", "", lambda _: cases_of("fedapa"), (TINY,))
     conduct(other, base, seeds=2, out=tmp_path / "cut")
     assert began == {
         path: path.stat().st_mtime_ns for path in (tmp_path / "cut" / "runs").iterdir()
@@ -369,7 +361,7 @@ def test_a_longer_horizon_goes_on_from_the_shorter_runs(tmp_path: Path):
 
 
 def test_what_no_run_could_do_is_refused_before_any_starts(tmp_path: Path):
-    cases = [*cases_of("local", group="paper"), Case("pooled", {"algorithm": "pooled"})]
+    cases = [*cases_of("local"), Case("pooled", {"algorithm": "pooled"})]
     mixed = Nets("mixed", "", "by-size")
     experiment = Experiment("trial", "", lambda _: cases, (mixed,))
     with pytest.raises(RosterError, match="Pooled is one net for all"):

@@ -1,6 +1,6 @@
 """One file per algorithm, found by its name: ``find("fedapa")`` is the class in fedapa.py.
 
-Settings of an algorithm that comparisons call by a name of their own stand in ablations.py.
+Its control, and settings of it that comparisons call by a name of their own, stand in its file.
 """
 
 import functools
@@ -8,12 +8,11 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Mapping
-from typing import cast
 
 from fedapa.algorithms.algorithm import Algorithm
 from fedapa.errors import PlanError, nearest
 
-__all__ = ["base_of", "find", "names", "summary_of"]
+__all__ = ["base_of", "find", "is_variant", "names", "summary_of"]
 
 
 def names() -> tuple[str, ...]:
@@ -30,17 +29,20 @@ def find(name: str) -> type[Algorithm]:
 
 def summary_of(kind: type[Algorithm]) -> str:
     """What it is, in a line: from the first line of its file, or of a variant's class."""
-    module = inspect.getmodule(kind)
-    own_file = module is not None and module.__name__.endswith(f".{kind.name}")
-    text = inspect.getdoc(module if own_file else kind) or ""
+    text = inspect.getdoc(kind if is_variant(kind) else inspect.getmodule(kind)) or ""
     return text.splitlines()[0].partition(": ")[2].rstrip(".")
+
+
+def is_variant(kind: type[Algorithm]) -> bool:
+    """Whether it stands in the file of another: a control, or a setting with a name of its own."""
+    return kind.__module__.rpartition(".")[2] != kind.name
 
 
 def base_of(kind: type[Algorithm]) -> type[Algorithm]:
     """The algorithm that a variant is of; any other algorithm itself."""
-    module = inspect.getmodule(kind)
-    is_variant = module is not None and module.__name__ == f"{__name__}.ablations"
-    return cast(type[Algorithm], kind.__base__) if is_variant else kind
+    if not is_variant(kind):
+        return kind
+    return next(base for base in kind.__mro__[1:] if "name" in vars(base))
 
 
 @functools.cache

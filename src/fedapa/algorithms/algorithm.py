@@ -11,7 +11,7 @@ state after the previous merge), *trains*, and replies with its upload. A last e
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import ConfigDict
 
@@ -25,6 +25,8 @@ from fedapa.rooms.room import Room
 
 __all__ = [
     "Algorithm",
+    "Dimensions",
+    "Group",
     "Payload",
     "Report",
     "RoomState",
@@ -39,6 +41,11 @@ ServerState: TypeAlias = Tree
 RoomState: TypeAlias = Tree
 Report: TypeAlias = Mapping[str, float]
 Roster: TypeAlias = Sequence[RoomCard]
+Group: TypeAlias = Literal["paper", "more", "control"]
+"""Where it stands in a table: what the paper compares, what it does not, or a control."""
+
+_OWN = ("group", "year", "paper", "control", "carries_claim", "remark", "look")
+"""Facts that an algorithm does not have in common with the one whose file it starts from."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,24 @@ class Round:
     number: int
     total: int
     key: Key
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """What the size of a message depends on."""
+
+    rooms: int
+    """N."""
+    classes: int
+    """|C|."""
+    width: int
+    """D."""
+    parameters: int
+    """Σw, of a whole net."""
+    batch_norm: int
+    """ΣBN, how many of them are BatchNorm's."""
+    classifier: int
+    """Σh, how many of them are the classifier's."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +86,24 @@ class Algorithm:
     travels: ClassVar[str]
     """What is exchanged, in a few words."""
     citation: ClassVar[str]
+    """Who published it, where and when."""
+    paper: ClassVar[str] = ""
+    """The title of that publication."""
+    year: ClassVar[int] = 0
+    """Its year: tables have the oldest first."""
+    group: ClassVar[Group] = "more"
+    control: ClassVar[str] = ""
+    """The name of what does the same without the exchange: a gain beyond it is the exchange's."""
+    carries_claim: ClassVar[bool] = False
+    """Whether a claim rests on it: then experiments also run it to the long horizon."""
+    remark: ClassVar[str] = ""
+    """What a reader must know of its figures wherever they stand."""
+    look: ClassVar[int | None] = None
+    """Its colour and marker in every figure, by number; none takes what is free."""
+    averages_weights: ClassVar[bool] = False
+    """Whether rooms need equal nets, or equal arrays in them, to have anything in common."""
+    needs_batch_norm: ClassVar[bool] = False
+    """Whether it means nothing for nets without BatchNorm."""
     pools: ClassVar[bool] = False
     """Whether it is the control that puts everybody's windows in one place."""
     plans_ahead: ClassVar[bool] = False
@@ -69,6 +112,34 @@ class Algorithm:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     training: Training = field(default_factory=Training)
+
+    def __init_subclass__(cls) -> None:
+        """What is said of an algorithm alone is not said of those that start from its file."""
+        for fact in _OWN:
+            if fact not in vars(cls):
+                setattr(cls, fact, getattr(Algorithm, fact))
+
+    # ---- what experiments ask ------------------------------------------------------------------
+
+    @classmethod
+    def settings_for(cls, rounds: int) -> dict[str, Any]:
+        """Settings that go with a number of rounds, where it is not the one of a preset."""
+        return {}
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """How many numbers a room sends and receives in a round: a formula, and what it gives.
+
+        None where the file does not say: a table then has the measured bytes alone.
+        """
+        return None
+
+    def scored_rounds(self, total: int) -> Sequence[int] | None:
+        """The rounds in which what is scored is the algorithm's own; none is every round."""
+        return None
+
+    def work(self, rounds: int) -> int:
+        """Roughly the epochs that a room trains in so many rounds."""
+        return rounds * self.training.epochs
 
     # ---- server half: payloads and named arrays only -------------------------------------------
 

@@ -12,7 +12,15 @@ from typing import Annotated, ClassVar, cast
 import numpy as np
 from pydantic import Field
 
-from fedapa.algorithms.algorithm import Payload, Report, RoomState, Roster, Round, ServerState
+from fedapa.algorithms.algorithm import (
+    Group,
+    Payload,
+    Report,
+    RoomState,
+    Roster,
+    Round,
+    ServerState,
+)
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.errors import RosterError
 from fedapa.learning.tree import NamedArrays, load_weights
@@ -31,6 +39,10 @@ class Caring(FedAvg):
     title: ClassVar[str] = "CARING"
     travels: ClassVar[str] = "all weights and BatchNorm statistics, validation accuracy up"
     citation: ClassVar[str] = "Li et al., IEEE TMC 2024"
+    paper: ClassVar[str] = "CARING"
+    year: ClassVar[int] = 2024
+    group: ClassVar[Group] = "paper"
+    look: ClassVar[int | None] = 5
 
     low: Annotated[float, Field(gt=0, le=1)] = 0.3
     """a_i of rooms below the mean; 1 makes a plain mean over rooms."""

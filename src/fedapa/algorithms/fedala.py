@@ -38,6 +38,9 @@ class FedALA(FedAvg):
     name: ClassVar[str] = "fedala"
     title: ClassVar[str] = "FedALA"
     citation: ClassVar[str] = "Zhang et al., AAAI 2023"
+    paper: ClassVar[str] = "FedALA"
+    year: ClassVar[int] = 2023
+    look: ClassVar[int | None] = 5
 
     mixing_rate: NotNegative = 1.0
     """η of W; 0 keeps W at 1, which is FedAvg."""

@@ -38,6 +38,9 @@ class FedAMP(FedAvg):
     title: ClassVar[str] = "FedAMP"
     travels: ClassVar[str] = "trained weights up, the room's own mixture of all down"
     citation: ClassVar[str] = "Huang et al., AAAI 2021"
+    paper: ClassVar[str] = "Personalized Cross-Silo Federated Learning on Non-IID Data"
+    year: ClassVar[int] = 2021
+    look: ClassVar[int | None] = 6
 
     sigma: Positive | None = None
     """σ; by default the mean pairwise x_ij of the round, among rooms that share arrays."""

@@ -11,13 +11,15 @@ not depend on the order of rooms. The prototype losses start when real prototype
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedapa.algorithms.algorithm import (
+    Dimensions,
+    Group,
     Payload,
     Report,
     RoomState,
@@ -57,7 +59,14 @@ from fedapa.models.model import Model
 from fedapa.payload import Array
 from fedapa.rooms.room import Room
 
-__all__ = ["FedAPA"]
+__all__ = [
+    "AveragePrototypes",
+    "AverageWithClients",
+    "FedAPA",
+    "FixedWeight",
+    "MixtureOnly",
+    "SelfPrototypes",
+]
 
 
 class _Targets(NamedTuple):
@@ -78,7 +87,16 @@ class FedAPA(PrototypeExchange):
     name: ClassVar[str] = "fedapa"
     title: ClassVar[str] = "FedAPA"
     travels: ClassVar[str] = "class prototypes up; the room's mixture and its peers' sets down"
-    citation: ClassVar[str] = "Guo, Mao, Ho: FedAPA"
+    citation: ClassVar[str] = "Guo, Mao and Ho, arXiv 2511.21048, 2025"
+    paper: ClassVar[str] = (
+        "FedAPA: Federated Learning with Adaptive Prototype Aggregation Toward Heterogeneous "
+        "Wi-Fi CSI-based Crowd Counting"
+    )
+    year: ClassVar[int] = 2025
+    group: ClassVar[Group] = "paper"
+    control: ClassVar[str] = "fedapa-self"
+    carries_claim: ClassVar[bool] = True
+    look: ClassVar[int | None] = 0
 
     temperature: Temperature = 0.5
     """τ of the two contrastive losses."""
@@ -102,6 +120,22 @@ class FedAPA(PrototypeExchange):
     mixture: Literal["adaptive", "average", "own"] = "adaptive"
     """What Q_i is: the similarity-weighted mixture; the plain mean over holders, the same for all;
     or the room's own set, with which nothing travels and L_c too sees the own set alone."""
+
+    @classmethod
+    def settings_for(cls, rounds: int) -> dict[str, Any]:
+        """The warm-up is a quarter of the rounds."""
+        return {"warm_rounds": max(1, round(rounds / 4))}
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """The own set up; the mixture and the sets of N − 1 peers, or of k of them, down."""
+        prototypes = sizes.classes * sizes.width
+        if self.is_alone:
+            return "0", 0
+        if self.peers == "none":
+            return "2·|C|·D", 2 * prototypes
+        if isinstance(self.peers, int) and self.peers < sizes.rooms - 1:
+            return "(k + 2)·|C|·D", (self.peers + 2) * prototypes
+        return "(N + 1)·|C|·D", (sizes.rooms + 1) * prototypes
 
     # ---- server half ------------------------------------------------------------------------
 
@@ -241,3 +275,74 @@ def _known(present: Mask) -> Mask:
     """[C], the classes that anybody holds."""
     known: Mask = np.any(present, axis=0)
     return known
+
+
+# ---- its control, and the settings that comparisons call by a name of their own ------------------
+
+
+@dataclass(frozen=True)
+class SelfPrototypes(FedAPA):
+    """Self-prototypes: FedAPA's losses fed with the room's own prototypes; nothing is exchanged."""
+
+    name: ClassVar[str] = "fedapa-self"
+    title: ClassVar[str] = "Self-prototypes"
+    travels: ClassVar[str] = "nothing"
+    citation: ClassVar[str] = "control"
+    group: ClassVar[Group] = "control"
+    carries_claim: ClassVar[bool] = True
+    look: ClassVar[int | None] = 2
+
+    mixture: Literal["own"] = "own"
+    """Fixed: what makes this variant."""
+
+
+@dataclass(frozen=True)
+class AveragePrototypes(FedAPA):
+    """Global Avg. Proto: FedAPA with one plain mean for all rooms, and without L_c."""
+
+    name: ClassVar[str] = "fedapa-average"
+    title: ClassVar[str] = "Global average prototypes"
+    travels: ClassVar[str] = "class prototypes up, their mean down"
+    group: ClassVar[Group] = "paper"
+
+    mixture: Literal["average"] = "average"
+    """Fixed: what makes this variant."""
+    peers: Literal["none"] = "none"
+    """Fixed: what makes this variant."""
+
+
+@dataclass(frozen=True)
+class AverageWithClients(FedAPA):
+    """Global Avg. Proto with Client Protos: FedAPA with one plain mean for all rooms, and L_c."""
+
+    name: ClassVar[str] = "fedapa-average-clients"
+    title: ClassVar[str] = "Global average with client prototypes"
+    travels: ClassVar[str] = "class prototypes up; their mean and the peers' sets down"
+    group: ClassVar[Group] = "paper"
+
+    mixture: Literal["average"] = "average"
+    """Fixed: what makes this variant."""
+
+
+@dataclass(frozen=True)
+class MixtureOnly(FedAPA):
+    """APA without L_c: FedAPA with its mixture alone; the cell that the paper's table lacks."""
+
+    name: ClassVar[str] = "fedapa-mixture"
+    title: ClassVar[str] = "APA without client prototypes"
+    travels: ClassVar[str] = "class prototypes up, the room's mixture down"
+
+    peers: Literal["none"] = "none"
+    """Fixed: what makes this variant."""
+
+
+@dataclass(frozen=True)
+class FixedWeight(FedAPA):
+    """Fixed λ: FedAPA without warm-up, λ = maximum from the start (the paper: 0.1, 0.5, 1)."""
+
+    name: ClassVar[str] = "fedapa-fixed"
+    title: ClassVar[str] = "FedAPA, fixed λ"
+    group: ClassVar[Group] = "paper"
+
+    warm_rounds: Literal[0] = 0
+    """Fixed: what makes this variant."""

@@ -13,6 +13,8 @@ import numpy as np
 
 from fedapa.algorithms.algorithm import (
     Algorithm,
+    Dimensions,
+    Group,
     Payload,
     Report,
     RoomState,
@@ -39,10 +41,21 @@ class FedAvg(Algorithm):
     title: ClassVar[str] = "FedAvg"
     travels: ClassVar[str] = "all weights and BatchNorm statistics"
     citation: ClassVar[str] = "McMahan et al., AISTATS 2017"
+    paper: ClassVar[str] = (
+        "Communication-Efficient Learning of Deep Networks from Decentralized Data"
+    )
+    year: ClassVar[int] = 2017
+    group: ClassVar[Group] = "paper"
+    look: ClassVar[int | None] = 3
+    averages_weights: ClassVar[bool] = True
 
     sharing: Literal["architecture", "matching", "head", "all"] = "architecture"
     """What is averaged with what: whole nets of equal architecture; every array of equal name and
     shape; the classifier alone; or whole nets of all rooms, refused where shapes differ."""
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """Every parameter up and down."""
+        return "2·Σw", 2 * sizes.parameters
 
     # ---- what the algorithms that start from here override -----------------------------------
 

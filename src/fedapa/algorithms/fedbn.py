@@ -7,7 +7,7 @@ type of the module and not by its name, are never uploaded.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedapa.algorithms.algorithm import Roster, ServerState
+from fedapa.algorithms.algorithm import Dimensions, Roster, ServerState
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.errors import RosterError
 from fedapa.randomness import Key
@@ -24,6 +24,14 @@ class FedBN(FedAvg):
     title: ClassVar[str] = "FedBN"
     travels: ClassVar[str] = "all weights but BatchNorm's"
     citation: ClassVar[str] = "Li et al., ICLR 2021"
+    paper: ClassVar[str] = "FedBN"
+    year: ClassVar[int] = 2021
+    look: ClassVar[int | None] = 4
+    needs_batch_norm: ClassVar[bool] = True
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """Everything but BatchNorm's."""
+        return "2·(Σw − ΣBN)", 2 * (sizes.parameters - sizes.batch_norm)
 
     def open(self, roster: Roster, key: Key) -> ServerState:
         """As FedAvg; refuses nets without BatchNorm, on which it would silently be FedAvg."""

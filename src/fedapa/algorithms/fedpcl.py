@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from fedapa.algorithms.algorithm import (
+    Dimensions,
+    Group,
     Payload,
     Report,
     RoomState,
@@ -36,7 +38,7 @@ from fedapa.learning.losses import prototype_contrast
 from fedapa.models.model import Model, nearest_prototype
 from fedapa.rooms.room import Room
 
-__all__ = ["FedPCL"]
+__all__ = ["FedPCL", "FedPCLSelf"]
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,24 @@ class FedPCL(PrototypeExchange):
     title: ClassVar[str] = "FedPCL"
     travels: ClassVar[str] = "class prototypes up; their mean and the other rooms' sets down"
     citation: ClassVar[str] = "Tan et al., NeurIPS 2022"
+    paper: ClassVar[str] = (
+        "Federated Learning from Pre-Trained Models: A Contrastive Learning Approach"
+    )
+    year: ClassVar[int] = 2022
+    control: ClassVar[str] = "fedpcl-self"
+    look: ClassVar[int | None] = 8
 
     temperature: Temperature = 0.07
     """τ of both contrasts."""
     mixture: Literal["average", "own"] = "average"
     """What p̄ is: the mean over rooms, beside everybody's sets; or the room's own set in place of
     all of them, with which nothing travels."""
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """The own set up; the mean and the sets of N − 1 peers down."""
+        if self.is_alone:
+            return "0", 0
+        return "(N + 1)·|C|·D", (sizes.rooms + 1) * sizes.classes * sizes.width
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ [C, D] and the real rows of the others' sets; the room has its own already."""
@@ -118,3 +132,17 @@ def _targets(room: Room, state: RoomState) -> tuple[Floats, Mask, Floats, Mask]:
         np.concatenate([sets, own[None]]),
         np.concatenate([others, held[None]]),
     )
+
+
+@dataclass(frozen=True)
+class FedPCLSelf(FedPCL):
+    """FedPCL alone: FedPCL's contrasts with the room's own prototypes; nothing is exchanged."""
+
+    name: ClassVar[str] = "fedpcl-self"
+    title: ClassVar[str] = "FedPCL alone"
+    travels: ClassVar[str] = "nothing"
+    citation: ClassVar[str] = "control"
+    group: ClassVar[Group] = "control"
+
+    mixture: Literal["own"] = "own"
+    """Fixed: what makes this variant."""

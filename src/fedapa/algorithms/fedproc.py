@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fedapa.algorithms.algorithm import Payload, Report, RoomState, Roster, Round, ServerState
+from fedapa.algorithms.algorithm import (
+    Dimensions,
+    Payload,
+    Report,
+    RoomState,
+    Roster,
+    Round,
+    ServerState,
+)
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.algorithms.prototype_sets import (
     Floats,
@@ -42,12 +50,24 @@ class FedProc(FedAvg):
     title: ClassVar[str] = "FedProc"
     travels: ClassVar[str] = "all weights and BatchNorm statistics; prototypes up, their mean down"
     citation: ClassVar[str] = "Mu et al., FGCS 2023"
+    paper: ClassVar[str] = "FedProc"
+    year: ClassVar[int] = 2023
+    remark: ClassVar[str] = (
+        "FedProc's weights depend on the number of rounds: its earlier horizons are mid-way "
+        "through one schedule, not the end of a shorter one."
+    )
+    look: ClassVar[int | None] = 9
     plans_ahead: ClassVar[bool] = True
 
     temperature: Temperature = 0.5
     """τ of the contrast."""
     minimum_samples: PositiveInteger = 1
     """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """Weights and one set of prototypes, up and down."""
+        prototypes = sizes.classes * sizes.width
+        return "2·Σw + 2·|C|·D", 2 * (sizes.parameters + prototypes)
 
     def open(self, roster: Roster, key: Key) -> ServerState:
         """As FedAvg, and nobody has uploaded a prototype yet."""

@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedapa.algorithms.algorithm import (
+    Dimensions,
+    Group,
     Payload,
     Report,
     RoomState,
@@ -30,7 +32,7 @@ from fedapa.learning.fit import NotNegative, Objective, cross_entropy
 from fedapa.models.model import Model, nearest_prototype
 from fedapa.rooms.room import Room
 
-__all__ = ["FedProto", "prototype_distance"]
+__all__ = ["FedProto", "FedProtoSelf", "prototype_distance"]
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,20 @@ class FedProto(PrototypeExchange):
     title: ClassVar[str] = "FedProto"
     travels: ClassVar[str] = "class prototypes up, their mean down"
     citation: ClassVar[str] = "Tan et al., AAAI 2022"
+    paper: ClassVar[str] = "FedProto"
+    year: ClassVar[int] = 2022
+    control: ClassVar[str] = "fedproto-self"
+    look: ClassVar[int | None] = 1
 
     attraction: NotNegative = 1.0
     """λ, the weight of the distance to the mean; 0 is Local."""
     mixture: Literal["average", "own"] = "average"
     """What embeddings are drawn to: the mean over rooms, or the room's own set of the round before,
     with which nothing travels."""
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """The own set up, the mean down."""
+        return ("0", 0) if self.is_alone else ("2·|C|·D", 2 * sizes.classes * sizes.width)
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """p̄ of the classes that anybody holds."""
@@ -102,3 +112,17 @@ def prototype_distance(
     if not told.any():
         return (embeddings * 0.0).sum()
     return F.mse_loss(embeddings[told], prototypes[labels[told]])
+
+
+@dataclass(frozen=True)
+class FedProtoSelf(FedProto):
+    """FedProto alone: FedProto's distance to the room's own prototypes; nothing is exchanged."""
+
+    name: ClassVar[str] = "fedproto-self"
+    title: ClassVar[str] = "FedProto alone"
+    travels: ClassVar[str] = "nothing"
+    citation: ClassVar[str] = "control"
+    group: ClassVar[Group] = "control"
+
+    mixture: Literal["own"] = "own"
+    """Fixed: what makes this variant."""

@@ -7,7 +7,7 @@ with h frozen; both on CE. θ ← Σ n_i θ_i / Σ n_i. Unlike FedAvg the classi
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedapa.algorithms.algorithm import Payload, Report, RoomState, Round
+from fedapa.algorithms.algorithm import Dimensions, Payload, Report, RoomState, Round
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.learning.fit import PositiveInteger, cross_entropy
 from fedapa.rooms.card import RoomCard
@@ -24,9 +24,16 @@ class FedRep(FedAvg):
     title: ClassVar[str] = "FedRep"
     travels: ClassVar[str] = "the encoder's weights and BatchNorm statistics"
     citation: ClassVar[str] = "Collins et al., ICML 2021"
+    paper: ClassVar[str] = "Exploiting Shared Representations for Personalized Federated Learning"
+    year: ClassVar[int] = 2021
+    look: ClassVar[int | None] = 3
 
     head_epochs: PositiveInteger = 1
     """Epochs on the head alone; the encoder then gets training.epochs."""
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """The encoder up and down."""
+        return "2·Σθ", 2 * (sizes.parameters - sizes.classifier)
 
     def private(self, card: RoomCard) -> frozenset[str]:
         """The classifier."""

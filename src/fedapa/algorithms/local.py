@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedapa.algorithms.algorithm import Algorithm
+from fedapa.algorithms.algorithm import Algorithm, Dimensions, Group
 
 __all__ = ["Local"]
 
@@ -16,3 +16,10 @@ class Local(Algorithm):
     title: ClassVar[str] = "Local"
     travels: ClassVar[str] = "nothing"
     citation: ClassVar[str] = "baseline"
+    group: ClassVar[Group] = "paper"
+    carries_claim: ClassVar[bool] = True
+    look: ClassVar[int | None] = 1
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """Nothing."""
+        return "0", 0

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedapa.algorithms.algorithm import Payload, RoomState, Round
+from fedapa.algorithms.algorithm import Dimensions, Payload, RoomState, Round
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.learning.fit import (
     NotNegative,
@@ -38,6 +38,9 @@ class Moon(FedAvg):
     title: ClassVar[str] = "MOON"
     travels: ClassVar[str] = "all weights and BatchNorm statistics, with the projection's"
     citation: ClassVar[str] = "Li, He and Song, CVPR 2021"
+    paper: ClassVar[str] = "Model-Contrastive Federated Learning"
+    year: ClassVar[int] = 2021
+    look: ClassVar[int | None] = 7
 
     contrast: NotNegative = 1.0
     """μ; 0 is FedAvg."""
@@ -45,6 +48,11 @@ class Moon(FedAvg):
     """τ."""
     projection: PositiveInteger = 256
     """Width of z, two layers above r."""
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """The net and its projection, two layers."""
+        layers = (sizes.width + 1) * self.projection + (self.projection + 1) * self.projection
+        return "2·(Σw + Σz)", 2 * (sizes.parameters + layers)
 
     def build(self, room: Room) -> Model:
         """The room's net with a projection beside its classifier."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedapa.algorithms.algorithm import (
     Algorithm,
+    Group,
     Payload,
     Report,
     RoomState,
@@ -36,6 +37,8 @@ class Pooled(Algorithm):
     title: ClassVar[str] = "Pooled"
     travels: ClassVar[str] = "every window (a control); the net comes back"
     citation: ClassVar[str] = "control"
+    group: ClassVar[Group] = "control"
+    look: ClassVar[int | None] = 7
     pools: ClassVar[bool] = True
 
     def open(self, roster: Roster, key: Key) -> ServerState:

@@ -1,8 +1,12 @@
 """``fedapa compare``: chosen algorithms on a user's own rooms, the same report as Table 1's."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from fedapa.algorithms import find
+from fedapa.algorithms.fedavg import FedAvg
+from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import REFERENCE
 from fedapa.experiments.conduct import Show, conduct, holds_features
@@ -13,10 +17,7 @@ from fedapa.stores.store import Store
 
 __all__ = ["compare"]
 
-_CHOSEN = ("local", "fedavg", "fedapa", "fedapa-self")
-_CONTROLS = ("fedapa-self", "fedpcl-self", "fedproto-self", "local-more-epochs", "pooled")
-_LONG = ("local", "fedapa", "fedapa-self")
-"""Rows that also run until Local has stopped improving, as in Table 1."""
+_CHOSEN = (Local.name, FedAvg.name, REFERENCE, find(REFERENCE).control)
 
 
 def compare(
@@ -38,19 +39,22 @@ def compare(
     is named, or the first that is no control where FedAPA is not among them.
     """
     nets = architecture or ("mlp" if holds_features(base.file) else "by-size")
-    usual = [name for name in _CHOSEN if name != "fedavg" or not _all_differ(nets, base.file)]
+    alone = _all_differ(nets, base.file)
+    usual = [name for name in _CHOSEN if not (alone and find(name).averages_weights)]
     chosen = list(dict.fromkeys(algorithms or usual))
     if reference is not None and reference not in chosen:
         raise PlanError(
             f"reference '{reference}' is none of the algorithms that are compared; "
             f"{nearest(reference, chosen)}"
         )
-    federated = [name for name in chosen if name != "local" and name not in _CONTROLS]
+    federated = [
+        name for name in chosen if find(name) is not Local and find(name).group != "control"
+    ]
     first = REFERENCE if REFERENCE in chosen else (federated or chosen)[0]
     experiment = Experiment(
         "compare",
         "Comparison on these rooms",
-        lambda _: [case for name in chosen for case in _cases(name)],
+        lambda _: [_case(name) for name in chosen],
         (Nets("rooms", f"Nets: {nets}", nets),),
         reference=reference or first,
     )
@@ -67,10 +71,11 @@ def compare(
     return [shown(done, out)]
 
 
-def _cases(name: str) -> Sequence[Case]:
-    # The reference decides nothing here: another one is another view of the same runs.
-    group = "control" if name in _CONTROLS else "paper"
-    return cases_of(name, group=group, long=name in _LONG)
+def _case(name: str) -> Case:
+    # The reference decides nothing here: another one is another view of the same runs. And who
+    # chose the methods sees them side by side, whether the paper has them or not.
+    (case,) = cases_of(name)
+    return case if case.group == "control" else replace(case, group="paper")
 
 
 def _all_differ(nets: str, file: str | None) -> bool:

@@ -22,8 +22,7 @@ from typing import Any
 
 from fedapa import processes
 from fedapa.algorithms import find
-from fedapa.algorithms.algorithm import Round, settings_of
-from fedapa.algorithms.fine_tuning import is_due
+from fedapa.algorithms.algorithm import settings_of
 from fedapa.errors import PlanError, RosterError, RunError
 from fedapa.evaluation.metrics import METRICS
 from fedapa.evaluation.record import LAST, dump
@@ -38,7 +37,6 @@ from fedapa.federation.prepare import check_batches, prepare_rooms
 from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
-from fedapa.randomness import Key
 from fedapa.stores.simulated import preset_hash, preset_of
 from fedapa.stores.store import Store
 
@@ -312,7 +310,9 @@ def _carry_out(missing: Mapping[Path, Plan], workers: int, show: Show) -> None:
     if not missing:
         return
     total = sum(plan.rounds for plan in missing.values())
-    order = sorted(missing.items(), key=lambda item: (-_work(item[1]), item[0]))
+    order = sorted(
+        missing.items(), key=lambda item: (-item[1].build().work(item[1].rounds), item[0])
+    )
     with processes.Workers(
         min(workers, len(missing)),
         context=processes.importing_once(),
@@ -331,12 +331,6 @@ def _carry_out(missing: Mapping[Path, Plan], workers: int, show: Show) -> None:
                 sum(min(_rounds_done(folder), plan.rounds) for folder, plan in missing.items()),
                 total,
             )
-
-
-def _work(plan: Plan) -> int:
-    """Roughly the epochs of a run; those that fine-tune copies do so at ten rounds."""
-    extra = 10 * int(plan.algorithm.get("fine_tuning_epochs", 0))
-    return plan.rounds * plan.training.epochs + extra
 
 
 def _finished(job: processes.Job, folder: Path) -> None:
@@ -383,8 +377,8 @@ def _setting(
             data = {**runs[0].data, "source": runs[0].data["source"].rpartition("/")[2]}
             blind = [each.summary["blind"] for each in runs]
         rows.append(_row(experiment, case, runs, marks, out))
-        # A fine-tuned copy's second net is the merged one, which FedAvg's row shows.
-        tuned = "fine_tuning_epochs" in runs[0].plan.algorithm
+        # Beside a fine-tuned copy stands the merged net, which FedAvg's row shows.
+        tuned = _scored_rounds(runs[0].plan) is not None
         seconds = set() if tuned else set.intersection(*(_seconds(each) for each in runs))
         for second in sorted(seconds):
             rows.append(_row(experiment, case, runs, marks, out, second=second))
@@ -405,28 +399,28 @@ def _setting(
 def _notes(experiment: Experiment, base: Base) -> list[str]:
     """What must be known of some rows wherever they stand."""
     cases = experiment.cases(base.plan)
-    kinds = {
-        find(experiment.plan(base, nets, case, 0).algorithm["name"])
-        for case in cases
-        for nets in experiment.settings
-    }
-    tuned = sorted(kind.title for kind in kinds if "fine_tuning_epochs" in settings_of(kind))
+    plans = [experiment.plan(base, nets, case, 0) for case in cases for nets in experiment.settings]
+    kinds = {find(plan.algorithm["name"]) for plan in plans}
+    tuned = sorted({plan.build().title for plan in plans if _scored_rounds(plan) is not None})
     said = []
     mixed = any(nets.architecture == MODEL.architecture for nets in experiment.settings)
     if mixed and any(case.one_net for case in cases):
-        said.append("Pooled is one LargeConvNet4 on everybody's windows, also where nets differ.")
+        pooled = " and ".join(sorted(kind.title for kind in kinds if kind.pools))
+        said.append(
+            f"{pooled} is one LargeConvNet4 on everybody's windows, also where nets differ."
+        )
     if tuned:
         said.append(
             f"Scored only where a fine-tuned copy exists: {'; '.join(tuned)}. That is in the last "
             f"{LAST} rounds and at five points before: the figure at an earlier horizon is that of "
             f"such points among the {LAST} rounds up to there, mostly a single one."
         )
-    if any(kind.name == "fedproc" for kind in kinds):
-        said.append(
-            "FedProc's weights depend on the number of rounds: its earlier horizons are mid-way "
-            "through one schedule, not the end of a shorter one."
-        )
-    return said
+    return [*said, *sorted({kind.remark for kind in kinds} - {""})]
+
+
+def _scored_rounds(plan: Plan) -> Sequence[int] | None:
+    """Where another net is scored in between, as with fine-tuned copies: the rounds that count."""
+    return plan.build().scored_rounds(plan.rounds)
 
 
 def _unequal(
@@ -484,13 +478,7 @@ def _row(
 
 def _outcome(finished: Run, marks: Sequence[int], out: Path, second: str) -> Outcome:
     records = [_record(record, second) for record in finished.records]
-    total = finished.plan.rounds
-    scored = None
-    if "fine_tuning_epochs" in finished.plan.algorithm:
-        # The figures of such a row are its copies': in between, another net is scored.
-        scored = [
-            number for number in range(1, total + 1) if is_due(Round(number + 1, total, Key(0)))
-        ]
+    scored = _scored_rounds(finished.plan)
     moved = [
         sum(entry["bytes_up"] + entry["bytes_down"] for entry in record["rooms"].values())
         for record in finished.records

@@ -59,6 +59,8 @@ class Case:
     """Whether it also runs to the long horizon."""
     one_net: bool = False
     """Whether it has one net for all rooms also where they differ: the largest."""
+    needs_batch_norm: bool = False
+    """Whether it means nothing for nets without BatchNorm."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Base:
     """A store; none is the preset's simulated rooms."""
     split: str | None = None
     rounds: int | None = None
-    """More or fewer than the preset's; the warm-up stays a quarter of them."""
+    """More or fewer than the preset's; settings that go with them follow."""
     long_rounds: int | None = None
     """Of the long horizon; by default four times the rounds, 0 for none."""
     all_long: bool = False
@@ -87,8 +89,9 @@ class Base:
         given = {key: value for key, value in data.items() if value is not None}
         layers: list[Mapping[str, Any]] = [preset_values(self.preset), {"data": given}]
         if self.rounds is not None:
-            warm = max(1, round(self.rounds / 4))
-            layers.append({"rounds": self.rounds, "algorithm": {"warm_rounds": warm}})
+            kind = find(str(layers[0]["algorithm"]["name"]))
+            settings = kind.settings_for(self.rounds)
+            layers.append({"rounds": self.rounds, "algorithm": settings})
         return Plan.of(*layers, *self.changes)
 
     @property
@@ -150,12 +153,14 @@ class Experiment:
         """This experiment with the MLP, without what needs BatchNorm: the MLP has none."""
 
         def cases(plan: Plan) -> Sequence[Case]:
-            return [case for case in self.cases(plan) if case.name != "fedbn"]
+            return [case for case in self.cases(plan) if not case.needs_batch_norm]
 
-        said = "FedBN is left out: the MLP has no BatchNorm that a room could keep."
-        left_out = any(case.name == "fedbn" for case in self.cases(Base().plan))
-        notes = (*self.notes, said) if left_out else self.notes
-        return replace(self, settings=(FEATURES,), cases=cases, notes=notes)
+        said = [
+            f"{self.title_of(case)} is left out: the MLP has no BatchNorm that a room could keep."
+            for case in self.cases(Base().plan)
+            if case.needs_batch_norm
+        ]
+        return replace(self, settings=(FEATURES,), cases=cases, notes=(*self.notes, *said))
 
     def plan(self, base: Base, nets: Nets, case: Case, seed: int) -> Plan:
         """The plan of one run."""
@@ -209,9 +214,16 @@ def horizons(base: Base) -> list[int]:
     return sorted(found)
 
 
-def algorithms(*names: str, group: str, long: bool = False) -> list[Case]:
-    """Cases that are algorithms with the preset's settings."""
+def algorithms(*names: str) -> list[Case]:
+    """Cases that are algorithms with the preset's settings, as their files describe them."""
     return [
-        Case(name, {"algorithm": name}, group=group, long=long, one_net=find(name).pools)
-        for name in names
+        Case(
+            kind.name,
+            {"algorithm": kind.name},
+            group=kind.group,
+            long=kind.carries_claim,
+            one_net=kind.pools,
+            needs_batch_norm=kind.needs_batch_norm,
+        )
+        for kind in map(find, names)
     ]

@@ -20,15 +20,8 @@ from fedapa.experiments.conduct import (
 )
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
 from fedapa.experiments.fig4 import distribution, distribution_sheet, planned
-from fedapa.experiments.fig6 import FIG6
-from fedapa.experiments.fig7 import FIG7
-from fedapa.experiments.fig8a import FIG8A
-from fedapa.experiments.fig8b import FIG8B
-from fedapa.experiments.fig9a import FIG9A
-from fedapa.experiments.fig9b import FIG9B
-from fedapa.experiments.participation import PARTICIPATION
-from fedapa.experiments.table1 import TABLE1
-from fedapa.experiments.table2 import TABLE2
+from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
+from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
 from fedapa.experiments.table3 import PAPER, Sizes, communication, communication_sheet
 from fedapa.experiments.windows import WINDOWS
 from fedapa.federation.plan import Plan

@@ -15,7 +15,9 @@ import numpy as np
 from torch import nn
 
 from fedapa import algorithms
-from fedapa.algorithms.algorithm import Algorithm, Round
+from fedapa.algorithms.algorithm import Algorithm, Dimensions, Round
+from fedapa.algorithms.fedapa import FedAPA
+from fedapa.algorithms.fedavg import FedAvg
 from fedapa.learning.fit import Training
 from fedapa.models.build import build_model
 from fedapa.models.cost import count_parameters
@@ -63,42 +65,26 @@ PAPER = Sizes(rooms=6, classes=21, width=256, outputs=20)
 
 
 def formulas(sizes: Sizes) -> dict[str, tuple[str, int]]:
-    """For each algorithm the numbers up and down per room and round, four bytes each."""
-    parameters = count_parameters(sizes.net)
-    norms = [layer for layer in sizes.net.modules() if isinstance(layer, nn.BatchNorm2d)]
-    norm = sum(count_parameters(layer) for layer in norms)
-    head = count_parameters(sizes.net.classifier)
-    projection = (sizes.width + 1) * 256 + 257 * 256  # MOON's side branch, two layers of 256
-    prototypes = sizes.classes * sizes.width
-    weights = ("2·Σw", 2 * parameters)
-    mean = ("2·|C|·D", 2 * prototypes)
-    peers = ("(N + 1)·|C|·D", (sizes.rooms + 1) * prototypes)
-    found = {
-        "caring": weights,
-        "fedala": weights,
-        "fedamp": weights,
-        "fedapa": peers,
-        "fedapa-average": mean,
-        "fedapa-average-clients": peers,
-        "fedapa-fixed": peers,
-        "fedapa-mixture": mean,
-        "fedapa-self": ("0", 0),
-        "fedavg": weights,
-        "fedbn": ("2·(Σw − ΣBN)", 2 * (parameters - norm)),
-        "fedpcl": peers,
-        "fedpcl-self": ("0", 0),
-        "fedproc": ("2·Σw + 2·|C|·D", 2 * parameters + 2 * prototypes),
-        "fedproto": mean,
-        "fedproto-self": ("0", 0),
-        "fedrep": ("2·Σθ", 2 * (parameters - head)),
-        "local": ("0", 0),
-        "local-more-epochs": ("0", 0),
-        "moon": ("2·(Σw + Σz)", 2 * (parameters + projection)),
-        "wifederated": weights,
-    }
-    if not norms:
-        del found["fedbn"]  # nothing that a room could keep
-    return found
+    """The numbers up and down per room and round, four bytes each, of algorithms that say so."""
+    net = sizes.net
+    norms = [layer for layer in net.modules() if isinstance(layer, nn.BatchNorm2d)]
+    dimensions = Dimensions(
+        rooms=sizes.rooms,
+        classes=sizes.classes,
+        width=sizes.width,
+        parameters=count_parameters(net),
+        batch_norm=sum(count_parameters(layer) for layer in norms),
+        classifier=count_parameters(net.classifier),
+    )
+    said = {kind.name: kind().sends(dimensions) for kind in _exchanging(sizes)}
+    return {name: formula for name, formula in said.items() if formula is not None}
+
+
+def _exchanging(sizes: Sizes) -> list[type[Algorithm]]:
+    """The algorithms that exchange messages between such nets."""
+    has_norms = any(isinstance(layer, nn.BatchNorm2d) for layer in sizes.net.modules())
+    kinds = [algorithms.find(name) for name in algorithms.names()]
+    return [kind for kind in kinds if not kind.pools and (has_norms or not kind.needs_batch_norm)]
 
 
 @dataclass(frozen=True)
@@ -115,18 +101,14 @@ class Cost:
 
 def communication(sizes: Sizes = PAPER) -> dict[str, Cost]:
     """The cost of every algorithm that exchanges messages, by name."""
-    room = _room(sizes)
-    known = formulas(sizes)
-    found = {}
-    for name in algorithms.names():
-        kind = algorithms.find(name)
-        if kind.pools or (name == "fedbn" and name not in known):
-            continue  # it moves windows, not messages; or cannot serve such nets
-        formula, numbers = known.get(name, (None, None))
-        algorithm = kind(training=Training(batch_size=64))
-        arrays, encoded = _exchange(algorithm, room, sizes.rooms)
-        found[name] = Cost(formula, None if numbers is None else 4 * numbers, arrays, encoded)
-    return found
+    room, known = _room(sizes), formulas(sizes)
+    costs = {}
+    for kind in _exchanging(sizes):
+        formula, numbers = known.get(kind.name, (None, None))
+        arrays, encoded = _exchange(kind(training=Training(batch_size=64)), room, sizes.rooms)
+        by_formula = None if numbers is None else 4 * numbers
+        costs[kind.name] = Cost(formula, by_formula, arrays, encoded)
+    return costs
 
 
 def _room(sizes: Sizes) -> Room:
@@ -166,7 +148,7 @@ def communication_sheet(costs: Mapping[str, Cost], sizes: Sizes = PAPER) -> Shee
                 over,
             ]
         )
-    ours, theirs = costs["fedapa"], costs["fedavg"]
+    ours, theirs = costs[FedAPA.name], costs[FedAvg.name]
     saved = 1 - (ours.by_formula or 0) / (theirs.by_formula or 1)
     really = 1 - ours.encoded / theirs.encoded
     net = sizes.net

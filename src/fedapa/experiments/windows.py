@@ -10,6 +10,7 @@ of 125 × 56.
 
 from collections.abc import Sequence
 
+from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError
 from fedapa.experiments.experiment import Case, Experiment, Nets
 from fedapa.federation.plan import Plan
@@ -49,7 +50,7 @@ def _cases(plan: Plan) -> Sequence[Case]:
             if (packets, step) == (full, 1)
             else f"window-{packets}" + (f"-tones-{step}" if step > 1 else ""),
             {
-                "algorithm": "local",
+                "algorithm": Local.name,
                 "data": {**rooms, "window": packets, "stride": full, "tone_step": step},
                 "model": {"architecture": "middle"},
             },

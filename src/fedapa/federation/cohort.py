@@ -63,7 +63,7 @@ def check_selection(
         raise PlanError(
             f"selection = 'diverse' compares prototypes, and {algorithm.title} sends none to the "
             "server; use selection = 'uniform' or 'capable', or an algorithm that exchanges "
-            "prototypes (fedapa, fedproto, fedpcl, fedproc)"
+            "prototypes: 'fedapa algorithms' lists what travels"
         )
 
 
