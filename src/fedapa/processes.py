@@ -1,4 +1,4 @@
-"""Worker processes: where they come from, what they send back, how they end.
+"""Worker processes: where they come from, what they send back, how they end; and progress.
 
 **Where from.** Importing torch takes more than a second. On Linux one process does it once, in the
 background while the command itself does, and workers are forked from that: it has no threads and
@@ -9,6 +9,9 @@ itself. This module imports nothing heavy: ``get_ready`` may be the first thing 
 ``concurrent.futures`` reading for ever: it holds the pipe's other end open itself. So results go
 through files, and only their names, which the pipe takes in one piece, are sent. They are bytes:
 who needs more has the codec of ``fedapa.payload``, and nothing is unpickled from a file.
+
+**Progress.** Long work takes a ``Show`` and calls it with a ``Progress`` as it goes on. It neither
+prints nor knows who watches: the command line draws bars or lines from it.
 """
 
 import contextlib
@@ -30,16 +33,42 @@ from typing import Any, ParamSpec
 
 __all__ = [
     "Job",
+    "Progress",
+    "Show",
     "Workers",
     "begin_worker",
     "get_ready",
     "importing_once",
     "take_variables",
+    "unseen",
     "variables",
 ]
 
 _IMPORTED = ("fedapa.federation.engines.in_process", "fedapa.models.kernels")
 _P = ParamSpec("_P")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far long work has come."""
+
+    stage: str
+    """What is being done now, e.g. "cutting windows"."""
+    done: int
+    total: int | None
+    """None: nobody knows."""
+    unit: str
+    """What is counted, in the plural, e.g. "rooms"."""
+    note: str = ""
+    """What else is known by now, e.g. "accuracy 71.3 %"."""
+
+
+Show = Callable[[Progress], None]
+"""Who watches long work; called as it goes on."""
+
+
+def unseen(_: Progress) -> None:
+    """A ``Show`` for work that nobody watches."""
 
 
 def importing_once() -> BaseContext:

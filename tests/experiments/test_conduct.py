@@ -29,6 +29,7 @@ from fedapa.experiments.windows import WINDOWS
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
+from fedapa.processes import Progress
 from fedapa.report.sheets import caption
 from fedapa.stores.simulated import preset_of
 from tests.conftest import MakeStore
@@ -252,8 +253,8 @@ def test_a_run_goes_on_when_its_file_is_called_by_another_path(
     def base(path: Path) -> Base:
         return Base("smoke", str(path), split="random", rounds=3, long_rounds=0, changes=(change,))
 
-    def interrupt(what: str, *_: int) -> None:
-        if "runs" in what:
+    def interrupt(progress: Progress) -> None:
+        if progress.stage == "training":
             _wait_for_a_begun_run(out / "runs")
             raise KeyboardInterrupt
 
@@ -293,8 +294,8 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
     experiment = _experiment("local", "fedapa", long=True)
     whole = conduct(experiment, base, seeds=2, out=tmp_path / "whole", workers=2)
 
-    def interrupt(what: str, *_: int) -> None:
-        if "runs" in what:
+    def interrupt(progress: Progress) -> None:
+        if progress.stage == "training":
             _wait_for_a_begun_run(tmp_path / "cut" / "runs")
             raise KeyboardInterrupt
 

@@ -20,9 +20,10 @@ from fedapa import Plan, Room, run
 from fedapa import files as files_module
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.federation.checkpoint import Checkpoint
-from fedapa.federation.prepare import Progress, prepare_rooms
+from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.files import cache_folder
+from fedapa.processes import Progress
 from fedapa.rooms.room import Normaliser
 from fedapa.stores.store import write_store
 from tests.conftest import MakeRooms, MakeStore, hear_ctrl_c
@@ -53,7 +54,7 @@ THREE = {"cafe": {0: 2, 1: 2, 2: 2}, "hall": {0: 2, 2: 2}, "lab": {1: 2, 2: 2}}
 def test_a_run_leaves_everything_behind(make_store: MakeStore, tmp_path: Path) -> None:
     out = tmp_path / "out"
     seen: list[Progress] = []
-    finished = run(plan_of(make_store(THREE)), out=out, workers=0, progress=seen.append)
+    finished = run(plan_of(make_store(THREE)), out=out, workers=0, show=seen.append)
     assert [record["round"] for record in finished.records] == [1, 2, 3, 4]
     entry = finished.records[-1]["rooms"]["cafe"]
     for name in [
@@ -79,7 +80,8 @@ def test_a_run_leaves_everything_behind(make_store: MakeStore, tmp_path: Path) -
     assert len((out / "seconds.jsonl").read_text().splitlines()) == 5
     environment = json.loads((out / "environment.json").read_text())
     assert environment["packages"]["torch"].startswith("2.13.0")
-    assert seen[-1] == Progress("round", 4, 4, finished.records[-1]["mean"]["accuracy"])
+    accuracy = 100 * finished.records[-1]["mean"]["accuracy"]
+    assert seen[-1] == Progress("training fedapa", 4, 4, "rounds", f"accuracy {accuracy:.1f} %")
     assert not finished.synthetic
     assert Run.load(out).summary == finished.summary
     assert not list(out.rglob("*.partial"))

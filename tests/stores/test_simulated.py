@@ -16,6 +16,7 @@ import pytest
 
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.experiments import credibility
+from fedapa.processes import Progress
 from fedapa.simulator.room import Walls
 from fedapa.stores.own import changed_preset, read_rooms
 from fedapa.stores.simulated import (
@@ -174,24 +175,19 @@ def test_smoke_is_made_in_seconds(tmp_path: Path) -> None:
     assert time.process_time() - began < 3
 
 
-def test_progress_is_told_take_by_take(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    write_simulated(
-        tiny(),
-        seed=0,
-        out=tmp_path / "a.h5",
-        progress=lambda done, total: told.append((done, total)),
-    )
-    assert told == [(done, 8) for done in range(1, 9)]
+def test_progress_is_told_recording_by_recording(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    write_simulated(tiny(), seed=0, out=tmp_path / "a.h5", show=told.append)
+    assert told == [Progress("simulating rooms", done, 8, "recordings") for done in range(1, 9)]
 
 
 def test_a_store_is_made_once_and_found_again(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("FEDAPA_CACHE", str(tmp_path))
-    made = []
-    first = simulated_store("smoke", 0, progress=lambda *step: made.append(step))
+    made: list[Progress] = []
+    first = simulated_store("smoke", 0, show=made.append)
     assert made
     made.clear()
-    assert simulated_store("smoke", 0, progress=lambda *step: made.append(step)) == first
+    assert simulated_store("smoke", 0, show=made.append) == first
     assert not made
     assert preset_hash(preset_of("smoke")) in first.name
 
@@ -220,22 +216,22 @@ def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_no_half_written_file(tmp_path: Path) -> None:
-    def interrupt(done: int, total: int) -> None:
+    def interrupt(_: Progress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_simulated("smoke", seed=0, out=tmp_path / "rooms.h5", progress=interrupt)
+        write_simulated("smoke", seed=0, out=tmp_path / "rooms.h5", show=interrupt)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_one_sentence_and_no_file(tmp_path: Path) -> None:
-    def kill(done: int, total: int) -> None:
+    def kill(_: Progress) -> None:
         for child in multiprocessing.active_children():
             child.kill()
 
     with pytest.raises(RunError, match="fewer --workers"):
-        write_simulated("smoke", seed=0, out=tmp_path / "rooms.h5", workers=2, progress=kill)
+        write_simulated("smoke", seed=0, out=tmp_path / "rooms.h5", workers=2, show=kill)
     assert not list(tmp_path.iterdir())
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedapa.errors import DataError, PlanError
+from fedapa.processes import Progress
 from fedapa.stores.own import changed_preset
 from fedapa.stores.simulated import Preset, preset_of, write_simulated
 from fedapa.stores.simulated_captures import write_simulated_captures
@@ -59,11 +60,11 @@ def test_workers_write_the_same_captures(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_leaves_no_half_folder(tmp_path: Path) -> None:
-    def interrupt(done: int, total: int) -> None:
+    def interrupt(_: Progress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_simulated_captures(tiny(), seed=0, folder=tmp_path / "captures", progress=interrupt)
+        write_simulated_captures(tiny(), seed=0, folder=tmp_path / "captures", show=interrupt)
     assert not list(tmp_path.iterdir())
 
 

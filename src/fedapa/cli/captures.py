@@ -8,7 +8,7 @@ import typer
 
 from fedapa.cli.options import Json
 from fedapa.cli.output import fail, print_json, print_out
-from fedapa.cli.progress import bar
+from fedapa.cli.progress import shown_progress
 from fedapa.errors import FedapaError, PlanError
 
 __all__ = ["import_", "inspect"]
@@ -165,10 +165,8 @@ def import_(
             longest_gap=longest_gap,
             low_pass=low_pass,
         )
-        with bar("reading captures") as show:
-            rows = import_captures(
-                sources, out, preparation=preparation, window=window, progress=show
-            )
+        with shown_progress() as show:
+            rows = import_captures(sources, out, preparation=preparation, window=window, show=show)
     if as_json:
         print_json({"out": str(out), "unmatched": len(others), **import_summary(rows)})
         return

@@ -1,7 +1,6 @@
 """``fedapa compare`` and ``fedapa reproduce``: many runs, then tables, figures and a page."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +21,7 @@ from fedapa.cli.options import (
     base_of,
 )
 from fedapa.cli.output import print_json, print_out
-from fedapa.cli.progress import bar, stages
+from fedapa.cli.progress import shown_progress
 
 if TYPE_CHECKING:
     from fedapa.experiments.reproduce import Reproduced
@@ -75,7 +74,7 @@ def compare(
     from fedapa.experiments.compare import compare as carry_out
 
     base = base_of(preset, str(data), split, rounds, long_rounds, change, all_long=all_long)
-    with stages() as show:
+    with shown_progress() as show:
         done = carry_out(
             base,
             algorithms=algorithm,
@@ -128,7 +127,7 @@ def reproduce_architectures(
     """
     from fedapa.experiments.reproduce import nets
 
-    with stages() as show:
+    with shown_progress() as show:
         base = base_of(preset, data, None, None, None, change)
         made = nets(base, out, show, classes=classes, width=width)
     _print_counted(made, as_json)
@@ -152,7 +151,7 @@ def reproduce_table3(
     """
     from fedapa.experiments.reproduce import table3
 
-    with stages() as show:
+    with shown_progress() as show:
         made = table3(base_of(preset, data, None, None, None, change), out, show)
     _print_counted(made, as_json)
 
@@ -225,7 +224,7 @@ def _experiment_command(name: str, about: str) -> None:
         from fedapa.experiments import reproduce as experiments
 
         base = base_of(preset, data, split, rounds, long_rounds, change, all_long=all_long)
-        with stages() as show:
+        with shown_progress() as show:
             done = experiments.reproduce(
                 name,
                 base,
@@ -274,12 +273,12 @@ def reproduce_difficulty(
 
     from fedapa.experiments.difficulty import difficulty, difficulty_sheet
     from fedapa.report.tables import rich_table
+    from fedapa.stores.simulated import simulated_store
     from fedapa.stores.store import Store
 
-    with bar("simulating rooms") as show:
-        store = _simulated_or(data, preset, seed, show)
-    with bar("rooms") as show:
-        scores = difficulty(store, seed=seed, window=window, progress=show)
+    with shown_progress() as show:
+        store = data if data is not None else simulated_store(preset, seed, show=show)
+        scores = difficulty(store, seed=seed, window=window, show=show)
     if as_json:
         print_json([asdict(score) for score in scores])
         return
@@ -298,17 +297,9 @@ def reproduce_simulator(
     """
     from fedapa.experiments.simulator import write_pictures
 
-    with bar("pictures") as show:
-        for path in write_pictures(out, progress=show):
+    with shown_progress() as show:
+        for path in write_pictures(out, show=show):
             print_out(str(path))
-
-
-def _simulated_or(
-    data: Path | None, preset: str, seed: int, show: Callable[[int, int], None]
-) -> Path:
-    from fedapa.stores.simulated import simulated_store
-
-    return data if data is not None else simulated_store(preset, seed, progress=show)
 
 
 def _as_typed() -> str:

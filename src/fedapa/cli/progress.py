@@ -1,84 +1,90 @@
-"""How far long work has come: bars on a terminal, lines elsewhere."""
+"""How far long work has come: a bar on a terminal, a line now and then elsewhere."""
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fedapa.processes import Progress, Show
 
 if TYPE_CHECKING:
-    from fedapa.federation.prepare import Progress
+    from rich.console import Console
 
-__all__ = ["bar", "display", "stages"]
+__all__ = ["progress_line", "shown_progress"]
+
+_SOONEST, _LATEST = 5.0, 60.0
+"""Seconds between two lines: the longer the work has taken, the rarer they become."""
 
 
 @contextlib.contextmanager
-def stages() -> "Iterator[Callable[[str, int, int], None]]":
-    """Stage by stage how much is done, on a terminal; a line a minute elsewhere."""
-    import time
-
+def shown_progress() -> Iterator[Show]:
+    """Who watches the work of the block, on stderr."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
 
     console = Console(stderr=True)
+    with _bar(console) if console.is_terminal else _lines() as show:
+        yield show
+
+
+def progress_line(progress: Progress) -> str:
+    """A progress as one line: "training: 17 of 144 rounds, accuracy 71.3 %"."""
+    return f"{progress.stage}: {', '.join(filter(None, [_count(progress), progress.note]))}"
+
+
+def _count(progress: Progress) -> str:
+    of_total = "" if progress.total is None else f" of {progress.total}"
+    return f"{progress.done}{of_total} {progress.unit}"
+
+
+@contextlib.contextmanager
+def _bar(console: "Console") -> Iterator[Show]:
+    """The stage that is being worked on; it is gone when all is done."""
+    from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[count]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         TimeRemainingColumn(),
     )
-    with Bars(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
-        task = bars.add_task("", total=None)
-        said = time.monotonic()
+    with Bars(*columns, console=console, transient=True) as bars:
+        stage, task = "", TaskID(-1)
 
-        def show(what: str, done: int, total: int) -> None:
-            nonlocal said
-            bars.update(task, description=what, completed=done, total=total)
-            if not console.is_terminal and time.monotonic() - said > 60:
-                sys.stderr.write(f"{what}: {done} of {total}\n")
-                said = time.monotonic()
+        def show(progress: Progress) -> None:
+            nonlocal stage, task
+            if progress.stage != stage:
+                if stage:
+                    bars.remove_task(task)
+                stage, task = progress.stage, bars.add_task(progress.stage, count="", note="")
+            bars.update(
+                task,
+                completed=progress.done,
+                total=progress.total,
+                count=_count(progress),
+                note=progress.note,
+            )
 
         yield show
 
 
 @contextlib.contextmanager
-def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """How much of one long thing is done, on a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import Progress as Bars
+def _lines() -> Iterator[Show]:
+    """A line every few seconds, and one at the end of work that did not fail."""
+    began = told = time.monotonic()
+    untold: Progress | None = None
 
-    console = Console(stderr=True)
-    with Bars(console=console, disable=not console.is_terminal, transient=True) as bars:
-        task = bars.add_task(what, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    def show(progress: Progress) -> None:
+        nonlocal told, untold
+        now = time.monotonic()
+        if now - told < min(max(_SOONEST, (now - began) / 10), _LATEST):
+            untold = progress
+            return
+        sys.stderr.write(f"{progress_line(progress)}\n")
+        told, untold = now, None
 
-
-@contextlib.contextmanager
-def display() -> Iterator[Callable[[str, "Progress"], None]]:
-    """Rounds, accuracy so far and time left, on a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[accuracy]}"),
-        TimeRemainingColumn(),
-    )
-    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks: dict[tuple[str, str], Any] = {}
-
-        def show(name: str, now: "Progress") -> None:
-            key = (name, now.stage)
-            if key not in tasks:
-                for other in tasks.values():
-                    bars.stop_task(other)
-                label = name if now.stage == "round" else now.stage
-                tasks[key] = bars.add_task(label, total=now.total, accuracy="")
-            accuracy = "" if now.accuracy is None else f"accuracy {100 * now.accuracy:.1f} %"
-            bars.update(tasks[key], completed=now.done, accuracy=accuracy)
-
-        yield show
+    yield show
+    if untold is not None:
+        sys.stderr.write(f"{progress_line(untold)}\n")

@@ -7,7 +7,7 @@ import typer
 
 from fedapa.cli.options import Json, Workers, assignment, given_only
 from fedapa.cli.output import print_json, print_out
-from fedapa.cli.progress import display
+from fedapa.cli.progress import shown_progress
 
 __all__ = ["demo", "run"]
 
@@ -29,8 +29,8 @@ def demo(
     from fedapa.experiments.demo import demo as run_demo
     from fedapa.report.tables import comparison, per_room, rich_table
 
-    with display() as show:
-        runs, page = run_demo(out, seed=seed, rounds=rounds, workers=workers, progress=show)
+    with shown_progress() as show:
+        runs, page = run_demo(out, seed=seed, rounds=rounds, workers=workers, show=show)
     print_out(rich_table(per_room(runs)))
     print_out(rich_table(comparison(runs)))
     print_out("The rooms are SIMULATED: this shows the software, not how well it counts in yours.")
@@ -114,14 +114,14 @@ def run(
     layers += [given, given_only(**flags), *(assignment(text) for text in change or [])]
     resolved = Plan.of(*layers)
     folder = out or Path("runs") / f"{resolved.algorithm['name']}-{resolved.seed}"
-    with display() as show:
+    with shown_progress() as show:
         finished = carry_out(
             resolved,
             out=folder,
             resume=resume,
             workers=workers,
             tensorboard=tensorboard,
-            progress=lambda now: show(resolved.algorithm["name"], now),
+            show=show,
         )
     if as_json:
         print_json({"out": str(folder), **finished.summary})

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedapa.cli.output import print_out
-from fedapa.cli.progress import bar
+from fedapa.cli.progress import shown_progress
 from fedapa.errors import PlanError
 
 __all__ = ["simulate"]
@@ -42,10 +42,10 @@ def simulate(
         raise PlanError("say where to: --out FILE for a store, --pcap FOLDER for captures")
     about = f"SIMULATED rooms, preset {chosen.name} ({preset_hash(chosen)})"
     if out is not None:
-        with bar("simulating rooms") as show:
-            write_simulated(chosen, seed=seed, out=out, workers=workers, progress=show)
+        with shown_progress() as show:
+            write_simulated(chosen, seed=seed, out=out, workers=workers, show=show)
         print_out(f"{out}: {about}, {out.stat().st_size / 1e6:.1f} MB")
     if pcap is not None:
-        with bar("simulating captures") as show:
-            write_simulated_captures(chosen, seed=seed, folder=pcap, workers=workers, progress=show)
+        with shown_progress() as show:
+            write_simulated_captures(chosen, seed=seed, folder=pcap, workers=workers, show=show)
         print_out(f"{pcap}: {about}; import them with --pattern '{PATTERN}'")

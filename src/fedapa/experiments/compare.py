@@ -9,10 +9,11 @@ from fedapa.algorithms.fedavg import FedAvg
 from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import REFERENCE
-from fedapa.experiments.conduct import Show, conduct, holds_features
+from fedapa.experiments.conduct import conduct, holds_features
 from fedapa.experiments.experiment import Base, Case, Experiment, Nets
 from fedapa.experiments.experiment import algorithms as cases_of
 from fedapa.experiments.reproduce import Reproduced, shown
+from fedapa.processes import Show, unseen
 from fedapa.stores.store import Store
 
 __all__ = ["compare"]
@@ -30,7 +31,7 @@ def compare(
     out: Path,
     resume: bool = False,
     workers: int | None = None,
-    show: Show = lambda *_: None,
+    show: Show = unseen,
     command: str = "",
 ) -> list[Reproduced]:
     """Run the algorithms on the rooms of ``base`` and write tables, figures and a page.

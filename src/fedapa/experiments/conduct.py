@@ -12,7 +12,7 @@ Runs are independent, so each has a process of its own, and as many go on as the
 import hashlib
 import shutil
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
@@ -37,13 +37,11 @@ from fedapa.federation.prepare import check_batches, prepare_rooms
 from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
+from fedapa.processes import Show, unseen
 from fedapa.stores.simulated import preset_hash, preset_of
 from fedapa.stores.store import Store
 
-__all__ = ["Conducted", "Show", "conduct", "folder_name", "holds_features", "refuse_results"]
-
-Show = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and of how much."""
+__all__ = ["Conducted", "conduct", "folder_name", "holds_features", "refuse_results"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +72,7 @@ def conduct(
     out: Path,
     resume: bool = False,
     workers: int | None = None,
-    show: Show = lambda *_: None,
+    show: Show = unseen,
     command: str = "",
 ) -> Conducted:
     """Do the runs that are missing and collect all of them.
@@ -288,9 +286,7 @@ def _check(plans: Iterable[Plan], show: Show) -> None:
         if rooms_of not in prepared or (data, plan.seed) not in split:
             # Every seed splits anew, whatever the nets: a split that fails must not do so late.
             split.add((data, plan.seed))
-            prepared[rooms_of] = prepare_rooms(
-                plan, lambda now: show(now.stage, now.done, now.total), workers=None
-            )
+            prepared[rooms_of] = prepare_rooms(plan, show, workers=None)
             check_batches(prepared[rooms_of], plan.training.batch_size)
         if (rooms_of, repr(document["algorithm"])) not in begun:
             begun.add((rooms_of, repr(document["algorithm"])))
@@ -326,11 +322,11 @@ def _carry_out(missing: Mapping[Path, Plan], workers: int, show: Show) -> None:
             done, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
             for folder in sorted(folders[future] for future in done):
                 _finished(jobs[folder], folder)
-            show(
-                f"{len(jobs) - len(pending)} of {len(jobs)} runs",
-                sum(min(_rounds_done(folder), plan.rounds) for folder, plan in missing.items()),
-                total,
-            )
+            rounds_done = [
+                min(_rounds_done(folder), plan.rounds) for folder, plan in missing.items()
+            ]
+            note = f"{len(jobs) - len(pending)} of {len(jobs)} runs"
+            show(processes.Progress("training", sum(rounds_done), total, "rounds", note))
 
 
 def _finished(job: processes.Job, folder: Path) -> None:

@@ -4,13 +4,12 @@ Expected: both do better than a blind guess, far from perfect: whole recordings 
 there are few. Which of the two leads, and by how much, is what the page shows.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from fedapa.experiments.presets import preset
 from fedapa.federation.plan import Plan
-from fedapa.federation.prepare import Progress
 from fedapa.federation.run import Run, run
+from fedapa.processes import Show, unseen
 from fedapa.report.page import write_page
 
 __all__ = ["demo"]
@@ -24,7 +23,7 @@ def demo(
     seed: int = 0,
     rounds: int | None = None,
     workers: int | None = None,
-    progress: Callable[[str, Progress], None] | None = None,
+    show: Show = unseen,
 ) -> tuple[list[Run], Path]:
     """Run both algorithms into ``out`` (going on where an earlier demo stopped); runs and page."""
     runs = []
@@ -34,13 +33,7 @@ def demo(
             {"seed": seed, "model": {"architecture": "by-size"}, "algorithm": algorithm},
             {} if rounds is None else {"rounds": rounds},
         )
-        show = None
-        if progress is not None:
-
-            def show(now: Progress, name: str = algorithm) -> None:
-                progress(name, now)
-
-        runs.append(run(plan, out=out / algorithm, resume=True, workers=workers, progress=show))
+        runs.append(run(plan, out=out / algorithm, resume=True, workers=workers, show=show))
     page = out / "index.html"
     write_page(page, runs, title="FedAPA demo: six simulated rooms learn to count people")
     return runs, page

@@ -5,7 +5,7 @@ the raw windows. They say how hard the data is before any net is trained, and ho
 split of windows flatters: neighbours in one take are near twins.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedapa.errors import DataError
+from fedapa.processes import Progress, Show, unseen
 from fedapa.randomness import Key
 from fedapa.report.tables import Sheet
 from fedapa.stores.store import Store
@@ -79,7 +80,7 @@ def difficulty(
     seed: int = 0,
     window: int | None = None,
     splits: Sequence[SplitKind] = get_args(SplitKind),
-    progress: Callable[[int, int], None] | None = None,
+    show: Show = unseen,
 ) -> list[Score]:
     """Scores of three simple models in every room of a store of counts."""
     scores: list[Score] = []
@@ -88,8 +89,7 @@ def difficulty(
         if length is None:
             raise DataError(f"{path}: does not say how long its windows are; give a window length")
         for done, name in enumerate(store.rooms):
-            if progress:
-                progress(done, len(store.rooms))
+            show(Progress("scoring simple models", done, len(store.rooms), "rooms"))
             room = _read(store, name, length)
             for split in splits:
                 scores += _scores(name, room, split, length, seed)

@@ -13,7 +13,6 @@ from fedapa.evaluation.results import Results, spread
 from fedapa.experiments.architectures import architectures, layer_sheet
 from fedapa.experiments.conduct import (
     Conducted,
-    Show,
     conduct,
     holds_features,
     refuse_results,
@@ -27,6 +26,7 @@ from fedapa.experiments.windows import WINDOWS
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import describe, prepare_rooms
 from fedapa.files import write_text
+from fedapa.processes import Progress, Show, unseen
 from fedapa.report.figures import svg
 from fedapa.report.markup import frame, html_table, latex, markdown
 from fedapa.report.pictures import distribution_figure, save
@@ -104,7 +104,7 @@ def reproduce(
     out: Path,
     resume: bool = False,
     workers: int | None = None,
-    show: Show = lambda *_: None,
+    show: Show = unseen,
     command: str = "",
 ) -> list[Reproduced]:
     """Carry out one experiment, or "all" of them, and write what there is to see of it."""
@@ -130,7 +130,7 @@ def reproduce(
             show=show,
             command=command,
         )
-        show(f"drawing {experiment.name}", 0, 1)
+        show(Progress(f"drawing {experiment.name}", 0, 1, "pages"))
         done.append(shown(conducted, out))
     if name == "all":
         done += [table3(base, out, show), nets(base, out, show), fig4(base, out)]
@@ -217,9 +217,7 @@ class _RoomSizes:
         # No size depends on the split, and this one can always be made.
         change = {"model": {"architecture": net}, "data": {"split": "random"}}
         plan = Plan.of(base.plan.document(), change)
-        prepared = prepare_rooms(
-            plan, lambda now: show(now.stage, now.done, now.total), workers=None
-        )
+        prepared = prepare_rooms(plan, show, workers=None)
         data = describe(prepared, plan)
         kind = "SIMULATED data" if data["synthetic"] else "real data"
         return _RoomSizes(
@@ -231,7 +229,7 @@ class _RoomSizes:
         )
 
 
-def table3(base: Base, out: Path, show: Show = lambda *_: None) -> Reproduced:
+def table3(base: Base, out: Path, show: Show = unseen) -> Reproduced:
     """Communication at the paper's sizes, and at those of other rooms where some are given."""
     costs = communication()
     sheets, values = [communication_sheet(costs)], _plain(costs)
@@ -253,7 +251,7 @@ def table3(base: Base, out: Path, show: Show = lambda *_: None) -> Reproduced:
 
 
 def nets(
-    base: Base, out: Path, show: Show = lambda *_: None, *, classes: int = 20, width: int = 256
+    base: Base, out: Path, show: Show = unseen, *, classes: int = 20, width: int = 256
 ) -> Reproduced:
     """The architectures as the paper counts them, and for other rooms where some are given."""
     values: dict[str, Any] = architectures(classes=classes, width=width)

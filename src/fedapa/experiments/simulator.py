@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from fedapa.experiments import credibility
 from fedapa.experiments.difficulty import difficulty
 from fedapa.experiments.fig4 import planned
+from fedapa.processes import Progress, Show, unseen
 from fedapa.randomness import Key
 from fedapa.report import pictures
 from fedapa.simulator.room import furniture_of
@@ -21,9 +22,7 @@ from fedapa.stores.simulated import preset_of, simulated_store
 __all__ = ["write_pictures"]
 
 
-def write_pictures(
-    folder: Path, *, progress: Callable[[int, int], None] | None = None
-) -> Iterator[Path]:
+def write_pictures(folder: Path, *, show: Show = unseen) -> Iterator[Path]:
     """Make all pictures into ``folder``; yields the path of each one when it is written."""
     makers: dict[str, Callable[[], Figure]] = {
         "plans": _plans,
@@ -40,8 +39,7 @@ def write_pictures(
         "difficulty": _difficulty,
     }
     for done, (name, make) in enumerate(makers.items()):
-        if progress:
-            progress(done, len(makers))
+        show(Progress("drawing", done, len(makers), "figures"))
         path = folder / f"{name}.png"
         pictures.save(make(), path)
         yield path

@@ -3,8 +3,7 @@
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from fedapa.federation.plan import Plan
 from fedapa.files import write_bytes
 from fedapa.models.build import assign_by_size
 from fedapa.models.cost import layers
+from fedapa.processes import Progress, Show, unseen
 from fedapa.randomness import Key
 from fedapa.rooms.room import Normaliser, Room
 from fedapa.rooms.skew import deal
@@ -26,23 +26,11 @@ from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.split import Split, split_windows
 
-__all__ = ["GIVEN_ROOMS", "Progress", "check_batches", "describe", "prepare_rooms"]
+__all__ = ["GIVEN_ROOMS", "check_batches", "describe", "prepare_rooms"]
 
 GIVEN_ROOMS = "rooms given in Python"
 """What stands for a file where there is none."""
 _NORMALISER_VERSION = 1  # raise it when the same windows give other numbers: they are kept in files
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a display may show while a run goes on."""
-
-    stage: str
-    """What is being done now, e.g. "simulating rooms", "round"."""
-    done: int
-    total: int
-    accuracy: float | None = None
-    """Mean over rooms of the last scored round."""
 
 
 def check_batches(rooms: Iterable[Room], batch_size: int) -> None:
@@ -61,7 +49,7 @@ def check_batches(rooms: Iterable[Room], batch_size: int) -> None:
 
 def prepare_rooms(
     plan: Plan,
-    show: Callable[[Progress], None] = lambda _: None,
+    show: Show = unseen,
     *,
     workers: int | None = 0,
 ) -> list[Room]:
@@ -69,11 +57,7 @@ def prepare_rooms(
     store = _store_of(plan, show, workers)
     with Store(store) as opened:
         recommended = opened.window
-    found = materialise(
-        store,
-        plan.data.cut(recommended),
-        progress=lambda done, total: show(Progress("cutting windows", done, total)),
-    )
+    found = materialise(store, plan.data.cut(recommended), show=show)
     found = _partitioned(plan, found)
     classes = _classes(plan, found)
     splits = {each.room: _split(plan, each) for each in found}
@@ -98,7 +82,7 @@ def prepare_rooms(
                 synthetic=each.synthetic,
             )
         )
-        show(Progress("normalising", number, len(found)))
+        show(Progress("normalising", number, len(found), "rooms"))
     return rooms
 
 
@@ -119,14 +103,14 @@ def _normaliser(
     return made
 
 
-def _store_of(plan: Plan, show: Callable[[Progress], None], workers: int | None) -> Path:
+def _store_of(plan: Plan, show: Show, workers: int | None) -> Path:
     if plan.data.file is not None:
         return Path(plan.data.file)
     return simulated_store(
         plan.data.simulated,
         plan.data.simulated_seed,
         workers=available_cores() if workers is None else max(1, workers),
-        progress=lambda done, total: show(Progress("simulating rooms", done, total)),
+        show=show,
     )
 
 

@@ -21,7 +21,7 @@ import re
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -39,13 +39,13 @@ from fedapa.federation.environment import environment
 from fedapa.federation.plan import Plan, differences, read_toml
 from fedapa.federation.prepare import (
     GIVEN_ROOMS,
-    Progress,
     check_batches,
     describe,
     prepare_rooms,
 )
 from fedapa.files import write_text
 from fedapa.payload import Tree
+from fedapa.processes import Progress, Show, unseen
 from fedapa.rooms.room import Room
 
 __all__ = ["Run", "run"]
@@ -102,7 +102,7 @@ def run(
     workers: int | None = None,
     rooms: Sequence[Room] | None = None,
     tensorboard: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    show: Show = unseen,
 ) -> Run:
     """Carry out a plan.
 
@@ -114,12 +114,11 @@ def run(
         workers: processes to train rooms in; by default one a core, 0 is this process.
         rooms: rooms of your own instead of the plan's data.
         tensorboard: also write TensorBoard scalars to ``out/tensorboard``.
-        progress: called as work goes on.
+        show: called as work goes on.
     """
     _check_device(plan)
     if workers is not None and workers < 0:
         raise PlanError(f"workers {workers}: must be 0 or more")
-    show = progress or (lambda _: None)
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="fedapa-"))
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; choose another --out")
@@ -152,7 +151,7 @@ def _run(
     prepared: list[Room],
     workers: int | None,
     tensorboard: bool,
-    show: Callable[[Progress], None],
+    show: Show,
 ) -> Run:
     algorithm = plan.build()
     data = describe(prepared, plan)
@@ -190,7 +189,8 @@ def _run(
         lines.keep(max(0, done - 1))
         times.keep(done)
         with _Scalars(folder, lines.read(), wanted=tensorboard) as scalars:
-            show(Progress("round", max(0, done - 1), plan.rounds))
+            stage = f"training {plan.algorithm['name']}"
+            show(Progress(stage, max(0, done - 1), plan.rounds, "rounds"))
             began = time.perf_counter()
             for step in rounds.run(algorithm, engine, plan, state):
                 if step.record is not None:
@@ -209,14 +209,9 @@ def _run(
                     _finish(folder, prepared, lines.read(), step.confusion)
                 checkpoint.save({**step.state, "run": name, "first_rounds": first_rounds})
                 began = time.perf_counter()
-                show(
-                    Progress(
-                        "round",
-                        step.exchange - 1,
-                        plan.rounds,
-                        step.record["mean"]["accuracy"] if step.record else None,
-                    )
-                )
+                accuracy = step.record["mean"]["accuracy"] if step.record else None
+                note = "" if accuracy is None else f"accuracy {100 * accuracy:.1f} %"
+                show(Progress(stage, step.exchange - 1, plan.rounds, "rounds", note))
     return Run.load(folder)
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from fedapa.errors import DataError
 from fedapa.files import aside, cache_folder, write_text
+from fedapa.processes import Progress, Show, unseen
 from fedapa.stores.store import Recording, Store
 from fedapa.windows.labels import Label
 
@@ -73,9 +74,7 @@ class RoomWindows:
         return np.load(self.path, mmap_mode="r")  # type: ignore[no-any-return]
 
 
-def materialise(
-    path: Path, cut: Cut, *, progress: Callable[[int, int], None] | None = None
-) -> tuple[RoomWindows, ...]:
+def materialise(path: Path, cut: Cut, *, show: Show = unseen) -> tuple[RoomWindows, ...]:
     """The windows of every room in a store, cut once and cached; sorted by room."""
     with Store(path) as store:
         folder = cache_folder() / "windows" / _cache_key(path, cut)
@@ -84,8 +83,7 @@ def materialise(
             rooms = {}
             for done, room in enumerate(store.rooms, start=1):
                 rooms[room] = _cut_room(store, room, cut, folder / f"{room}.npy")
-                if progress:
-                    progress(done, len(store.rooms))
+                show(Progress("cutting windows", done, len(store.rooms), "rooms"))
             write_text(index, json.dumps({"source": path.name, "cut": asdict(cut), "rooms": rooms}))
     found = json.loads(index.read_text())["rooms"]
     windows = tuple(

@@ -20,7 +20,7 @@ from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError, RunError, nearest
 from fedapa.files import cache_folder
 from fedapa.payload import Tree, decode, encode
-from fedapa.processes import Workers
+from fedapa.processes import Progress, Show, Workers, unseen
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Radio
 from fedapa.simulator.people import Motion
@@ -346,7 +346,7 @@ def write_simulated(
     seed: int,
     out: Path,
     workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    show: Show = unseen,
 ) -> None:
     """Write the store of a preset; equal seeds give equal values for any number of workers.
 
@@ -355,7 +355,7 @@ def write_simulated(
         seed: of everything that is drawn.
         out: the file to make; it must not exist.
         workers: processes to use.
-        progress: told after each take how many of how many are done.
+        show: called after each recording.
     """
     chosen = preset_of(preset) if isinstance(preset, str) else preset
     tasks = tasks_of(chosen, seed=seed, workers=workers)
@@ -398,8 +398,7 @@ def write_simulated(
                 rate=task.place.scene.radio.rate,
                 scale=recorded["scale"],
             )
-            if progress:
-                progress(done, len(tasks))
+            show(Progress("simulating rooms", done, len(tasks), "recordings"))
 
 
 def run_tasks(
@@ -434,11 +433,11 @@ def simulated_store(
     seed: int,
     *,
     workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    show: Show = unseen,
 ) -> Path:
     """The store of a preset, made once and kept in the cache folder."""
     chosen = preset_of(preset)
     path = cache_folder() / "simulated" / f"{preset}-{seed}-{preset_hash(chosen)}.h5"
     if not path.exists():
-        write_simulated(preset, seed=seed, out=path, workers=workers, progress=progress)
+        write_simulated(preset, seed=seed, out=path, workers=workers, show=show)
     return path

@@ -5,12 +5,12 @@ quantises as the chip does. That they are simulated is told by the sender's addr
 """
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 
 from fedapa.csi.nexmon import write_nexmon
 from fedapa.errors import DataError
 from fedapa.files import folder_aside
+from fedapa.processes import Progress, Show, unseen
 from fedapa.stores.simulated import Preset, Task, preset_of, run_tasks, tasks_of
 
 __all__ = ["PATTERN", "write_simulated_captures"]
@@ -24,7 +24,7 @@ def write_simulated_captures(
     seed: int,
     folder: Path,
     workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    show: Show = unseen,
 ) -> None:
     """Write every take of a preset as ``<room>/<day>/P=<count>-<take>.pcap`` in ``folder``.
 
@@ -40,8 +40,7 @@ def write_simulated_captures(
     with folder_aside(folder) as partial:
         work = functools.partial(_write, partial)
         for done, _ in enumerate(run_tasks(work, tasks, workers), 1):
-            if progress:
-                progress(done, len(tasks))
+            show(Progress("simulating captures", done, len(tasks), "recordings"))
 
 
 def _write(folder: Path, task: Task) -> bytes:

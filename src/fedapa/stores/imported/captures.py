@@ -5,7 +5,7 @@ and one recording cannot get two labels.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from fedapa.csi.capture import Capture
 from fedapa.csi.reading import read_chunks
 from fedapa.errors import CaptureError, DataError
 from fedapa.files import readable
+from fedapa.processes import Progress, Show, unseen
 from fedapa.stores.append import Piece, StoreAppender, append_store
 from fedapa.stores.imported.earlier import (
     content_digest,
@@ -63,7 +64,7 @@ def import_captures(
     *,
     preparation: Preparation | None = None,
     window: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    show: Show = unseen,
 ) -> list[Imported]:
     """Read, clean and add captures to the store at ``out``, all of them or none.
 
@@ -98,8 +99,7 @@ def import_captures(
                 earlier.append(source)
                 notes = {"source": readable(source.path.name), "content": identity(digest, source)}
                 _add(store, source, row, preparation, notes)
-            if progress:
-                progress(number, len(sources))
+            show(Progress("reading captures", number, len(sources), "files"))
         if window is not None:
             store.note({"window": window})
         if not any(row.recordings or row.known for row in rows.values()):
