@@ -29,7 +29,9 @@ from fedapa.learning.losses import fedapa_loss
 from fedapa.models.cost import layers
 from fedapa.models.model import Model
 from fedapa.randomness import Key
-from fedapa.rooms.room import Normaliser, Room
+from fedapa.rooms.room import Room
+from fedapa.windows.normalise import Normaliser
+from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Split
 
 __all__ = ["make_rooms", "measure", "products_of_a_step"]
@@ -88,7 +90,7 @@ def make_rooms(folder: Path, nets: tuple[str, ...]) -> list[Room]:
                 labels=labels,
                 classes=tuple(range(CLASSES)),
                 split=split,
-                normaliser=Normaliser.of(windows, split.train),
+                recipe=Recipe(source="arrays", normaliser=Normaliser.of(windows, split.train)),
                 architecture=net,
             )
         )

@@ -41,6 +41,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The real captures beside the checkout; none of them is part of the repository."""
+    beside = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+    folder = Path(os.environ.get("FEDAPA_SHARED_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip(f"no real captures at {folder}; set FEDAPA_SHARED_DATA to where they are")
+    return folder
+
+
 def hear_ctrl_c() -> None:
     """For ``preexec_fn``: shells start background jobs deaf to SIGINT, and children inherit it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -10,10 +10,6 @@ from fedapa.report.waterfall import draw_waterfall
 from fedapa.stores.store import Store
 from tests.cli.test_cli import fedapa, one_sentence
 from tests.csi.capture_bytes import bfee, intel_csi, nexmon_file
-from tests.csi.conftest import shared_data
-
-__all__ = ["shared_data"]
-
 
 FITS = ("--pattern", "{room}/{day}/P={count}.dat")
 
@@ -139,8 +135,12 @@ def test_import_makes_a_store_that_runs(tmp_path: Path) -> None:
             "chip='4358' is for Nexmon captures",
         ),
         (
-            ("--pattern", "{room}/{day}/P={count}.dat", "--low-pass", "80"),
-            "needs more than 160 packets a second",
+            ("--pattern", "{room}/{day}/P={count}.dat", "--rate", "100", "--low-pass", "80"),
+            "needs more than 160 packets per second",
+        ),
+        (
+            ("--pattern", "{room}/{day}/P={count}.dat", "--low-pass", "30"),
+            "needs even packets; give --rate too",
         ),
         ((*FITS, "--rate", "inf"), "rate inf is no rate of packets"),
         ((*FITS, "--rate", "1e12"), "rate 1e+12 is no rate of packets"),

@@ -13,7 +13,9 @@ from fedapa.algorithms.algorithm import Algorithm, Round
 from fedapa.federation.engines.handover import Handover, decode_handover, encode_handover
 from fedapa.federation.messages import Reply, Request
 from fedapa.randomness import Key
-from fedapa.rooms.room import Normaliser, Room
+from fedapa.rooms.room import Room
+from fedapa.windows.normalise import Normaliser
+from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Split
 from tests.conftest import MakeRooms
 
@@ -25,7 +27,7 @@ def handed_over(room: Room, spare: Path, algorithm: Algorithm | None = None) -> 
 
 def plain(value: Any) -> Any:
     """Arrays and what holds them, so that they compare."""
-    if isinstance(value, Split | Normaliser):
+    if isinstance(value, Split):
         return {name: plain(part) for name, part in vars(value).items()}
     return (value.dtype, value.tolist()) if isinstance(value, np.ndarray) else value
 
@@ -83,7 +85,7 @@ def test_nothing_of_ours_is_pickled_between_processes(
     def refuse(self: object, _: object) -> None:
         raise AssertionError(f"a {type(self).__name__} was pickled")
 
-    for kind in (Room, Round, Request, Reply, Key, Split, Normaliser, Algorithm, Plan):
+    for kind in (Room, Round, Request, Reply, Key, Split, Recipe, Normaliser, Algorithm, Plan):
         monkeypatch.setattr(kind, "__reduce_ex__", refuse)
     run(plan, rooms=rooms, out=tmp_path / "2", workers=2)
     for name in ("rounds.jsonl", "checkpoint"):

@@ -24,8 +24,9 @@ from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.files import cache_folder
 from fedapa.processes import Progress
-from fedapa.rooms.room import Normaliser
+from fedapa.stores.arrays import ArrayFile
 from fedapa.stores.store import write_store
+from fedapa.windows.normalise import Normaliser
 from tests.conftest import MakeRooms, MakeStore, hear_ctrl_c
 
 SAME = ("rounds.jsonl", "plan.toml", "data.json", "summary.json", "checkpoint")
@@ -367,9 +368,10 @@ def test_a_full_disk_while_cutting_is_an_error_not_a_crash(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr(ArrayFile, "append", full)
+    with pytest.raises(OSError, match=r"No space left.*cafe\.npy"):
         run(plan_of(make_store(THREE, name="full.h5")), out=tmp_path / "out", workers=0)
+    assert not list(cache_folder().rglob("*.partial"))
 
 
 def test_every_file_of_a_simulated_run_says_so(make_store: MakeStore, tmp_path: Path) -> None:

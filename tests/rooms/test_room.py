@@ -9,8 +9,9 @@ import torch
 from fedapa import Room
 from fedapa.errors import DataError
 from fedapa.randomness import Key
-from fedapa.rooms.room import Normaliser
+from fedapa.rooms.room import normalised
 from fedapa.windows.labels import class_indices, sorted_labels
+from fedapa.windows.normalise import Normaliser
 from tests.conftest import MakeRooms
 
 
@@ -44,11 +45,11 @@ def test_some_windows_are_normalised_in_one_pass_to_the_same_bits(
         windows = np.load(tmp_path / "windows.npy", mmap_mode="r")
     normaliser = Normaliser.of(windows, np.arange(6))
     for index in (np.array([8, 0, 3, 3]), np.arange(9), np.array([], np.int64), np.array([-1])):
-        found = normaliser.some(windows, index)
+        found = normalised(normaliser, windows, index)
         assert found.dtype == np.float32
         assert found.tobytes() == normaliser(windows[index]).tobytes()
     with pytest.raises(IndexError):
-        normaliser.some(windows, np.array([0, 9]))
+        normalised(normaliser, windows, np.array([0, 9]))
 
 
 def test_a_mask_takes_the_windows_where_it_is_true() -> None:
@@ -60,11 +61,11 @@ def test_a_mask_takes_the_windows_where_it_is_true() -> None:
         np.zeros(6, bool),
         np.ones(6, bool),
     ):
-        found = normaliser.some(windows, mask)
+        found = normalised(normaliser, windows, mask)
         assert found.tobytes() == normaliser(windows[mask]).tobytes()
         assert len(found) == mask.sum()
     with pytest.raises(IndexError, match=r"a mask \(5,\) for 6 windows"):
-        normaliser.some(windows, np.ones(5, bool))
+        normalised(normaliser, windows, np.ones(5, bool))
 
 
 @pytest.mark.parametrize("values", [np.ones((4, 5)), np.ones((4, 3, 5)), np.ones((4, 5, 3)).T])
@@ -74,7 +75,7 @@ def test_windows_of_other_kinds_are_normalised_too(values: np.ndarray) -> None:
     normaliser = Normaliser.of(windows.astype(np.float32), np.arange(2))
     index = np.array([2, 1])
     expected = normaliser(windows[index])
-    assert normaliser.some(windows, index).tobytes() == expected.tobytes()
+    assert normalised(normaliser, windows, index).tobytes() == expected.tobytes()
 
 
 def test_the_normaliser_never_sees_the_test_part(make_rooms: MakeRooms) -> None:

@@ -14,6 +14,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.skew import by_classes, by_dirichlet, deal
 from fedapa.stores.materialise import RoomWindows
 from fedapa.stores.store import write_store
+from fedapa.windows.recipe import Recipe
 
 LABELS = [index % 5 for index in range(500)]
 
@@ -90,6 +91,8 @@ def pool(tmp_path: Path, rooms: int = 2, takes: int = 4) -> tuple[RoomWindows, .
                 starts=np.arange(count) % 2 * 4,
                 spans=4,
                 synthetic=number == 0,
+                recipe=Recipe(device="test", bandwidth=20 + 20 * number, window=4),
+                digest=str(number),
             )
         )
     return tuple(found)
@@ -124,6 +127,11 @@ def test_dealt_rooms_hold_the_windows_they_say(
     owners = {(take, each.room) for each in new for take in each.recordings}
     divided = len(owners) > len({take for take, _ in owners})
     assert divided != whole_takes, "a take is never divided, unless windows are dealt"
+    for room in new:
+        homes = {take.split(" · ")[0] for take in room.recordings}
+        assert room.recipe.device == "test"
+        assert (room.recipe.bandwidth is None) == (len(homes) > 1), "what differs is not said"
+    assert len({room.digest for room in new}) == len(new)
 
 
 def test_a_plan_can_ask_for_a_partition(tmp_path: Path) -> None:

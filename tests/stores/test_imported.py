@@ -13,6 +13,7 @@ from fedapa.stores.simulated import write_simulated
 from fedapa.stores.simulated_captures import PATTERN, write_simulated_captures
 from fedapa.stores.store import Store
 from fedapa.stores.wical import import_wical
+from fedapa.windows.recipe import Recipe
 from tests.csi.capture_bytes import bfee, intel_csi, intel_file, nexmon_file
 
 
@@ -41,7 +42,11 @@ TREE = {
 
 def imported(folder: Path, pattern: str, out: Path, **how: object):
     sources, _ = sources_by_pattern(folder, pattern)
-    return import_captures(sources, out, preparation=Preparation(**how))  # type: ignore[arg-type]
+    reading = {
+        name: how.pop(name) for name in ("chip", "salvage", "skip_unreadable") if name in how
+    }
+    preparation = Preparation(**reading, recipe=Recipe(**how))  # type: ignore[arg-type]
+    return import_captures(sources, out, preparation=preparation)
 
 
 def test_a_tree_becomes_rooms_labelled_by_its_paths(tmp_path: Path) -> None:
@@ -137,7 +142,9 @@ def test_another_recording_of_the_same_name_is_refused(tmp_path: Path) -> None:
 
 def test_a_room_has_one_device_and_one_shape(tmp_path: Path) -> None:
     folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1), "cafe/P=2.dat": take(2, rx=2)})
-    with pytest.raises(DataError, match=r"P=2.dat: links is 2, .* room 'cafe' before it have 3"):
+    with pytest.raises(
+        DataError, match=r"P=2.dat: link_count 2 instead of 3, .* room 'cafe' before"
+    ):
         imported(folder, "{room}/P={count}.dat", tmp_path / "rooms.h5")
 
 
@@ -320,11 +327,22 @@ def test_a_room_is_prepared_in_one_way(tmp_path: Path) -> None:
     folder, out = tree(tmp_path / "in", {"cafe/P=1.dat": take(1)}), tmp_path / "rooms.h5"
     imported(folder, "{room}/P={count}.dat", out, rate=50.0)
     with Store(out) as store:
-        assert store.about("cafe")["prepared"] == "gate 0.1, rate 50, longest gap 0.5"
+        recipe = store.recipe("cafe")
+    assert (recipe.device, recipe.bandwidth, recipe.link_count) == ("intel 5300", 20, 3)
+    assert (recipe.gate, recipe.rate, recipe.gap, recipe.low_pass) == (0.1, 50.0, 0.5, None)
+    assert len(recipe.subcarriers or ()) == 30
     tree(folder, {"cafe/P=2.dat": take(2)})
-    for how in ({}, {"rate": 40.0}, {"rate": 50.0, "gate": 0.0}, {"rate": 50.0, "low_pass": 5.0}):
-        with pytest.raises(DataError, match=r"'cafe' was prepared otherwise .*another --out"):
+    for how, words in (
+        ({}, "rate None instead of 50"),
+        ({"rate": 40.0}, "rate 40 instead of 50"),
+        ({"rate": 50.0, "gate": 0.0}, "gate 0 instead of 0.1"),
+        ({"rate": 50.0, "low_pass": 5.0}, "low_pass 5 instead of None"),
+        ({"rate": 50.0, "longest_gap": 1.0}, "longest_gap 1 instead of 0.5"),
+    ):
+        with pytest.raises(DataError, match=rf"'cafe' has another recipe .*{words}.*another --out"):
             imported(folder, "{room}/P={count}.dat", out, **how)
+    imported(folder, "{room}/P={count}.dat", out, rate=50.0, longest_gap=0.5)
+    tree(folder, {"cafe/P=3.dat": take(3)})
     assert sum(row.recordings for row in imported(folder, "{room}/P={count}.dat", out, rate=50.0))
 
 
@@ -336,7 +354,7 @@ def test_a_count_is_a_number_of_people(tmp_path: Path) -> None:
 
 def test_a_low_pass_needs_even_packets(tmp_path: Path) -> None:
     folder = tree(tmp_path / "in", {"cafe/P=1.dat": gappy(1)})
-    with pytest.raises(DataError, match=r"P=1.dat: its packets are too uneven .*give --rate"):
+    with pytest.raises(DataError, match=r"needs even packets; give --rate too"):
         imported(folder, "{room}/P={count}.dat", tmp_path / "rooms.h5", low_pass=10.0)
 
 
@@ -360,7 +378,7 @@ def test_resampling_parts_recordings_at_gaps(tmp_path: Path) -> None:
 def test_a_low_pass_is_applied(tmp_path: Path) -> None:
     folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1, packets=100)})
     imported(folder, "{room}/P={count}.dat", tmp_path / "raw.h5")
-    imported(folder, "{room}/P={count}.dat", tmp_path / "smooth.h5", low_pass=10.0)
+    imported(folder, "{room}/P={count}.dat", tmp_path / "smooth.h5", rate=100.0, low_pass=10.0)
     spread = []
     for name in ("raw.h5", "smooth.h5"):
         with Store(tmp_path / name) as store:

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 
 from fedapa.errors import DataError
-from fedapa.stores.materialise import Cut, cut_recording, materialise
+from fedapa.stores.materialise import materialise
 from fedapa.stores.store import Store, write_store
+from fedapa.windows.clean import Amplitudes
+from fedapa.windows.recipe import Recipe
+from fedapa.windows.stream import Windower
 from tests.conftest import MakeStore
 
 
 def test_windows_are_the_packets_of_their_take(make_store: MakeStore) -> None:
     path = make_store({"cafe": {0: 1, 2: 2}}, packets=70)
-    (cafe,) = materialise(path, Cut(length=32))
+    (cafe,) = materialise(path, Recipe(window=32))
     values = cafe.open()
     assert values.shape == (6, 32, 6), "two whole windows a take, the rest is left over"
     assert cafe.labels == (0, 0, 2, 2, 2, 2)
@@ -26,21 +29,21 @@ def test_windows_are_the_packets_of_their_take(make_store: MakeStore) -> None:
 
 
 def test_stride_overlaps(make_store: MakeStore) -> None:
-    (cafe,) = materialise(make_store({"cafe": {0: 1, 1: 1}}), Cut(length=32, stride=16))
+    (cafe,) = materialise(make_store({"cafe": {0: 1, 1: 1}}), Recipe(window=32, stride=16))
     assert cafe.starts.tolist() == [0, 16, 32] * 2
 
 
 def test_the_second_call_reads_the_cache(make_store: MakeStore) -> None:
     path = make_store()
-    first = materialise(path, Cut(length=16))
+    first = materialise(path, Recipe(window=16))
     stamp = first[0].path.stat().st_mtime_ns
-    assert materialise(path, Cut(length=16))[0].path.stat().st_mtime_ns == stamp
-    other = materialise(path, Cut(length=32))
+    assert materialise(path, Recipe(window=16))[0].path.stat().st_mtime_ns == stamp
+    other = materialise(path, Recipe(window=32))
     assert other[0].path != first[0].path
 
 
 def test_windows_are_memory_mapped(make_store: MakeStore) -> None:
-    (room, _) = materialise(make_store(), Cut(length=16))
+    (room, _) = materialise(make_store(), Recipe(window=16))
     assert isinstance(room.open(), np.memmap)
 
 
@@ -53,10 +56,10 @@ def test_stacked_links_stand_side_by_side(tmp_path: Path) -> None:
             store.add_recording(
                 "cafe", str(label), label=label, amplitude=amplitude, timestamps=np.arange(4.0)
             )
-    (stacked,) = materialise(path, Cut(length=4, links="stack"))
+    (stacked,) = materialise(path, Recipe(window=4, links="stack"))
     np.testing.assert_array_equal(stacked.open()[0][:, :3], amplitude[:, :, 0])
     np.testing.assert_array_equal(stacked.open()[0][:, 3:], amplitude[:, :, 1])
-    (first,) = materialise(path, Cut(length=4))
+    (first,) = materialise(path, Recipe(window=4))
     np.testing.assert_array_equal(first.open()[0], amplitude[:, :, 0])
 
 
@@ -66,12 +69,18 @@ def test_every_third_tone_of_each_link(tmp_path: Path) -> None:
     with write_store(path) as store:
         store.add_room("lab", synthetic=False, about={})
         store.add_recording("lab", "a", label=0, amplitude=amplitude, timestamps=np.arange(4.0))
-    (thinned,) = materialise(path, Cut(length=4, links="stack", tone_step=3))
+    (thinned,) = materialise(path, Recipe(window=4, links="stack", subcarrier_step=3))
     np.testing.assert_array_equal(
         thinned.open()[0], np.concatenate([amplitude[:, ::3, 0], amplitude[:, ::3, 1]], axis=1)
     )
-    (whole,) = materialise(path, Cut(length=4, links="stack"))  # another file of the cache
+    (whole,) = materialise(path, Recipe(window=4, links="stack"))  # another file of the cache
     assert whole.open().shape == (1, 4, 10)
+
+
+def cut(values: np.ndarray, recipe: Recipe) -> list[np.ndarray]:
+    windower = Windower(recipe)
+    packets = Amplitudes(values, np.arange(float(len(values))), np.zeros(0, np.int16))
+    return [*windower.feed(packets), *windower.finish()]
 
 
 def test_decimation_keeps_slow_and_drops_fast() -> None:
@@ -79,7 +88,7 @@ def test_decimation_keeps_slow_and_drops_fast() -> None:
     time = np.arange(3000) / 1000
     slow, fast = np.sin(2 * np.pi * 5 * time), np.sin(2 * np.pi * 200 * time)
     values = (np.stack([slow, fast], axis=1) + 2)[:, :, None].astype(np.float32)
-    window = cut_recording(lambda a, b: values[a:b], 1000, 3000, Cut(length=1000, decimate=8))
+    window = cut(values, Recipe(window=1000, decimate=8))[1]
     assert window.shape == (125, 2)
     np.testing.assert_allclose(window[:, 0] - 2, slow[1000:2000:8], atol=0.02)
     np.testing.assert_allclose(window[:, 1], 2, atol=0.01)
@@ -87,8 +96,8 @@ def test_decimation_keeps_slow_and_drops_fast() -> None:
 
 def test_decimation_does_not_depend_on_where_else_windows_are_cut() -> None:
     values = (3 + np.sin(np.arange(600) / 9))[:, None, None].astype(np.float32)
-    long = cut_recording(lambda a, b: values[a:b], 100, 600, Cut(length=400, decimate=4))
-    short = cut_recording(lambda a, b: values[a:b], 200, 600, Cut(length=200, decimate=4))
+    long = cut(values, Recipe(window=400, stride=100, decimate=4))[1]
+    short = cut(values, Recipe(window=200, decimate=4))[1]
     np.testing.assert_allclose(long[25:75], short, atol=1e-5)
 
 
@@ -99,7 +108,7 @@ def test_features_are_windows_already(tmp_path: Path) -> None:
         for label in (0, 1):
             features = np.arange(6, dtype=np.float32).reshape(3, 2) + label
             store.add_features("lab", f"P{label}", label=label, features=features)
-    (lab,) = materialise(path, Cut())
+    (lab,) = materialise(path, Recipe(window=1000))
     assert lab.open().shape == (6, 2)
     assert lab.spans == 1
     assert lab.starts.tolist() == [0, 1, 2, 0, 1, 2]
@@ -117,8 +126,8 @@ def test_a_bad_window_is_named_by_room_and_index(
     with pytest.raises(
         DataError, match=f"room 'cafe', window 3 .*'1-0', from row 32.* {complaint}"
     ):
-        materialise(path, Cut(length=32))
-    (cafe,) = materialise(path, Cut(length=32, bad_windows="drop"))
+        materialise(path, Recipe(window=32))
+    (cafe,) = materialise(path, Recipe(window=32, bad_windows="drop"))
     assert cafe.labels == (0, 0, 1)
     assert cafe.open().shape == (3, 32, 6)
 
@@ -128,14 +137,14 @@ def test_a_constant_window_is_named(make_store: MakeStore) -> None:
     with h5py.File(path, "r+") as file:
         file["cafe"]["0-0"]["amplitude"][:32] = 7.0
     with pytest.raises(DataError, match=r"window 0 .* is constant \(7 everywhere\)"):
-        materialise(path, Cut(length=32))
+        materialise(path, Recipe(window=32))
 
 
 def test_too_short_takes_and_unequal_shapes_are_named(make_store: MakeStore) -> None:
     with pytest.raises(
         DataError, match="room 'cafe' has no windows: its longest recording has 64 packets"
     ):
-        materialise(make_store(), Cut(length=65))
+        materialise(make_store(), Recipe(window=65))
     mixed = make_store({"cafe": {0: 1, 1: 1}}, name="mixed.h5")
     with h5py.File(mixed, "r+") as file:
         file.copy("cafe", "hall")
@@ -143,11 +152,11 @@ def test_too_short_takes_and_unequal_shapes_are_named(make_store: MakeStore) -> 
             del file["hall"][take]["amplitude"]
             file["hall"][take]["amplitude"] = np.random.rand(64, 5, 1)  # noqa: NPY002
     with pytest.raises(DataError, match=r"room 'hall' has windows of \(32, 5\), room 'cafe'"):
-        materialise(mixed, Cut(length=32))
+        materialise(mixed, Recipe(window=32))
 
 
 def test_a_store_without_rooms_is_refused(tmp_path: Path) -> None:
     with write_store(tmp_path / "empty.h5"):
         pass
     with pytest.raises(DataError, match="holds no rooms"):
-        materialise(tmp_path / "empty.h5", Cut())
+        materialise(tmp_path / "empty.h5", Recipe(window=1000))

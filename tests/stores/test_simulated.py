@@ -128,10 +128,11 @@ def test_quick_leaves_at_most_850_windows_to_train_on() -> None:
 def test_a_recording_is_what_its_room_says(smoke: Path) -> None:
     with Store(smoke) as store:
         for room in store.rooms:
-            about = store.about(room)
+            about, recipe = store.about(room), store.recipe(room)
+            assert (recipe.device, recipe.link_count) == ("simulated", 1)
             for take in store.recordings(room):
                 assert take.rate == about["rate"] == 125
-                assert take.shape[1:] == (56, 1) == (len(about["subcarriers"]), 1)
+                assert take.shape[1:] == (56, 1) == (len(recipe.subcarriers or ()), 1)
                 times = store.timestamps(take)
                 assert len(times) == take.shape[0]
                 assert (np.diff(times) >= 0).all()

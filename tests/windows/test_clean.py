@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from fedapa import Capture
 from fedapa.csi.subcarriers import all_tones, intel_tones, live, used_tones
 from fedapa.errors import CaptureError, DataError
-from fedapa.windows.clean import Amplitudes, clean, low_pass, occupied, resample
+from fedapa.windows.clean import Amplitudes, LowPass, Resampler, clean, occupied
+from fedapa.windows.recipe import Recipe
 
 
 def capture(bandwidth=80, packets=5, device="nexmon 43455c0", links=(1, 1), tones=None):
@@ -29,6 +30,30 @@ def series(timestamps, values):
     return Amplitudes(
         values.reshape(len(values), -1, 1), np.asarray(timestamps, float), np.zeros(1, np.int16)
     )
+
+
+def joined(stage, cleaned):
+    """What a stage makes of a whole recording: one piece for each segment."""
+    parts = {}
+    for part in [*stage.feed(cleaned), *stage.finish()]:
+        parts.setdefault(part.segment, []).append(part)
+    return [
+        Amplitudes(
+            np.concatenate([part.amplitude for part in segment]),
+            np.concatenate([part.timestamps for part in segment]),
+            cleaned.subcarriers,
+        )
+        for segment in parts.values()
+    ]
+
+
+def resample(cleaned, *, rate):
+    return joined(Resampler(rate=rate, longest_gap=0.5), cleaned)
+
+
+def low_pass_of(cutoff, rate):
+    recipe = Recipe(rate=rate, low_pass=cutoff)
+    return LowPass(cutoff=cutoff, rate=rate, reach=recipe.reach)
 
 
 @pytest.mark.parametrize(
@@ -102,9 +127,10 @@ def test_resampling_follows_a_straight_line():
 
 def test_resampling_makes_nothing_up_over_long_gaps():
     times = [0, 0.1, 0.2, 5.0, 9.0, 9.1]
-    first, second = resample(series(times, np.arange(6)), rate=10)
+    resampler = Resampler(rate=10, longest_gap=0.5)
+    first, second = joined(resampler, series(times, np.arange(6)))
     assert (len(first.timestamps), len(second.timestamps)) == (3, 2)
-    assert first.dropped == {"alone between two gaps": 1}
+    assert resampler.dropped == {"alone between two gaps": 1}
 
 
 def test_resampling_takes_the_last_of_packets_with_one_stamp():
@@ -135,12 +161,22 @@ def test_resampled_values_stay_within_what_was_measured(gaps, rate):
 def test_low_pass_keeps_motion_and_removes_what_is_faster():
     time = np.arange(2000) / 1000
     slow, fast = np.sin(2 * np.pi * 5 * time), np.sin(2 * np.pi * 200 * time)
-    filtered = low_pass(series(time, slow + fast), cutoff=30, rate=1000).amplitude[:, 0, 0]
-    np.testing.assert_allclose(filtered[200:-200], slow[200:-200], atol=0.01)
+    (smooth,) = joined(low_pass_of(30, 1000), series(time, slow + fast))
+    np.testing.assert_allclose(smooth.amplitude[200:-200, 0, 0], slow[200:-200], atol=0.01)
+    np.testing.assert_array_equal(smooth.timestamps, time, "stamps stay with their packets")
+
+
+def test_a_low_pass_halves_what_is_at_its_cut_off():
+    time = np.arange(4000) / 1000
+    (smooth,) = joined(low_pass_of(30, 1000), series(time, np.sin(2 * np.pi * 30 * time)))
+    assert np.abs(smooth.amplitude[500:-500]).max() == pytest.approx(0.5, abs=0.01)
 
 
 def test_low_pass_says_what_it_needs():
-    with pytest.raises(DataError, match="needs more than 60 packets a second, not 50"):
-        low_pass(series(np.arange(100), np.arange(100)), cutoff=30, rate=50)
-    with pytest.raises(DataError, match="10 packets are too few"):
-        low_pass(series(np.arange(10), np.arange(10)), cutoff=3, rate=50)
+    with pytest.raises(DataError, match="needs more than 60 packets per second, not 50"):
+        Recipe(low_pass=30, rate=50)
+    with pytest.raises(DataError, match="needs even packets; give --rate too"):
+        Recipe(low_pass=30)
+    stage = low_pass_of(3, 50)
+    assert joined(stage, series(np.arange(10) / 50, np.arange(10))) == []
+    assert stage.dropped == {"too few in a row to low-pass, at least 29 are needed": 10}

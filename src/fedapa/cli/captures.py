@@ -96,9 +96,7 @@ def import_(
     ] = None,
     low_pass: Annotated[
         float | None,
-        typer.Option(
-            help="Remove what is faster than so many Hz, e.g. 30; uneven packets: --rate."
-        ),
+        typer.Option(help="With --rate: remove what is faster than so many Hz, e.g. 30."),
     ] = None,
     gate: Annotated[
         float | None,
@@ -121,7 +119,7 @@ def import_(
     from fedapa.stores.imported.preparation import Preparation
     from fedapa.stores.imported.sources import sources_by_manifest, sources_by_pattern
     from fedapa.stores.wical import import_wical
-    from fedapa.windows.clean import EMPTY
+    from fedapa.windows.recipe import EMPTY, Recipe
 
     others: list[Path] = []
     if layout is not None:
@@ -160,10 +158,12 @@ def import_(
             chip=chip,
             salvage=salvage,
             skip_unreadable=skip_unreadable,
-            gate=EMPTY if gate is None else gate,
-            rate=rate,
-            longest_gap=longest_gap,
-            low_pass=low_pass,
+            recipe=Recipe(
+                gate=EMPTY if gate is None else gate,
+                rate=rate,
+                longest_gap=longest_gap,
+                low_pass=low_pass,
+            ),
         )
         with shown_progress() as show:
             rows = import_captures(sources, out, preparation=preparation, window=window, show=show)

@@ -4,10 +4,12 @@ The format is recognised by content. A capture's frames must be alike: of severa
 antennas, chips) the most frequent is kept and the rest is counted.
 """
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -64,22 +66,31 @@ def read_chunks(
     scaled: bool = False,
     salvage: bool = False,
     size: int = _CHUNK,
+    content: BinaryIO | None = None,
 ) -> Iterator[Capture]:
     """Read a capture file of any length in bounded memory: captures of about ``size`` bytes each.
 
     Together they hold the packets of ``read_capture``. The file is passed over twice: first to
     learn which kind of frame prevails, then to decode. What was skipped is told by the last one.
+
+    Args:
+        path: the file.
+        chip: see ``read_capture``.
+        scaled: see ``read_capture``.
+        salvage: see ``read_capture``.
+        size: bytes at a time.
+        content: an open copy of the file to read instead; ``path`` then only names it.
     """
     path = Path(path)
     if size < 1:
         raise ValueError(f"size is {size}; chunks need at least one byte")
     totals: Counter[Kind] = Counter()
-    decoder, batches = _pass(path, chip, scaled, salvage, size)
+    decoder, batches = _pass(path, chip, scaled, salvage, size, content)
     for batch in batches:
         totals[batch.kind] += len(batch)
     kind, minority = _majority(decoder, totals)
     skipped = _skipped(decoder, minority)
-    again, batches = _pass(path, chip, scaled, salvage, size)
+    again, batches = _pass(path, chip, scaled, salvage, size, content)
     if isinstance(decoder, NexmonDecoder) and isinstance(again, NexmonDecoder):
         again.inferred = decoder.inferred
     left = totals[kind]
@@ -90,11 +101,17 @@ def read_chunks(
 
 
 def _pass(
-    path: Path, chip: str | None, scaled: bool, salvage: bool, size: int
+    path: Path,
+    chip: str | None,
+    scaled: bool,
+    salvage: bool,
+    size: int,
+    content: BinaryIO | None,
 ) -> tuple[Decoder, Iterator[Batch]]:
-    _check_file(path)
+    if content is None:
+        _check_file(path)
     try:
-        with path.open("rb") as file:
+        with _opened(path, content) as file:
             head = file.read(_HEAD)
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -102,7 +119,7 @@ def _pass(
 
     def batches() -> Iterator[Batch]:
         try:
-            with path.open("rb") as file:
+            with _opened(path, content) as file:
                 while data := file.read(size):
                     yield from decoder.feed(data)
         except OSError as error:
@@ -110,6 +127,17 @@ def _pass(
         yield from decoder.finish()
 
     return decoder, batches()
+
+
+@contextlib.contextmanager
+def _opened(path: Path, content: BinaryIO | None) -> Iterator[BinaryIO]:
+    """The file from its first byte on; a copy that was given stays open."""
+    if content is not None:
+        content.seek(0)
+        yield content
+        return
+    with path.open("rb") as file:
+        yield file
 
 
 class CaptureStream:

@@ -17,8 +17,10 @@ from fedapa.errors import DataError
 from fedapa.processes import Progress, Show, unseen
 from fedapa.randomness import Key
 from fedapa.report.tables import Sheet
+from fedapa.stores.materialise import recording_windows
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label
+from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import SplitKind, split_windows
 
 __all__ = ["Score", "difficulty", "difficulty_sheet", "window_statistics"]
@@ -104,13 +106,13 @@ def _read(store: Store, name: str, length: int) -> _Room:
     for take in store.recordings(name):
         if take.is_features or not isinstance(take.label, int):
             raise DataError(f"{store.path}: room '{name}' does not hold packets with counts")
-        for start in range(0, take.shape[0] - length + 1, length):
-            window = store.read(take, start, start + length)[:, :, 0]
-            statistics.append(window_statistics(window))
-            raw.append(_thin(window))
-            labels.append(take.label)
-            takes.append(take.name)
-            starts.append(start)
+        for windows in recording_windows(store, take, Recipe(window=length)):
+            for start, window in zip(windows.starts.tolist(), windows.values, strict=True):
+                statistics.append(window_statistics(window))
+                raw.append(_thin(window))
+                labels.append(take.label)
+                takes.append(take.name)
+                starts.append(start)
     return _Room(labels, takes, np.asarray(starts), np.stack(statistics), np.stack(raw))
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from fedapa.errors import DataError
 from fedapa.report.tables import Sheet
-from fedapa.stores.materialise import Cut, window_starts
 from fedapa.stores.simulated import Preset
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label
+from fedapa.windows.recipe import Recipe
+from fedapa.windows.stream import window_starts
 
 __all__ = ["Distribution", "distribution", "distribution_sheet", "planned"]
 
@@ -61,11 +62,13 @@ def distribution(
         length = None if features else window or store.window
         if length is None and not features:
             raise DataError(f"{path}: does not say how long its windows are; give a window length")
+        cut = Recipe(window=length or 1, stride=stride)
         windows: dict[str, dict[Label, int]] = {}
         for room, found in takes.items():
             counts: Counter[Label] = Counter()
             for take in found:
-                counts[take.label] += len(window_starts(take, Cut(length or 1, stride)))
+                rows = take.shape[0]
+                counts[take.label] += rows if take.is_features else len(window_starts(rows, cut))
             windows[room] = {
                 label: counts[label]
                 for label in sorted(counts, key=lambda label: (isinstance(label, str), label))

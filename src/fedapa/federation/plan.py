@@ -23,8 +23,8 @@ from fedapa.learning.fit import NotNegativeInteger, Positive, PositiveInteger, T
 from fedapa.models.build import ARCHITECTURES
 from fedapa.payload import Precision
 from fedapa.rooms.skew import Partition
-from fedapa.stores.materialise import Cut
 from fedapa.windows.labels import Label
+from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import SplitKind
 
 __all__ = ["DataPlan", "ModelPlan", "Plan"]
@@ -73,18 +73,18 @@ class DataPlan(_Section):
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the rest kept from training, for whatever is tuned."""
 
-    def cut(self, recommended: int | None) -> Cut:
+    def recipe(self, recommended: int | None) -> Recipe:
         """How to cut windows; ``recommended`` is the store's own window length."""
         length = self.window or recommended or 1000
         if self.decimate > length:
             raise PlanError(
                 f"data.decimate: {self.decimate} leaves nothing of a window of {length}"
             )
-        return Cut(
-            length=length,
+        return Recipe(
+            window=length,
             stride=self.stride,
             decimate=self.decimate,
-            tone_step=self.tone_step,
+            subcarrier_step=self.tone_step,
             links=self.links,
             bad_windows=self.bad_windows,
         )

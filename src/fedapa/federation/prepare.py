@@ -1,24 +1,22 @@
 """The rooms of a plan: windows cut, classes found, split, normalised, nets assigned."""
 
-import contextlib
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedapa.errors import DataError, PlanError, nearest
 from fedapa.federation.engines.in_process import available_cores
 from fedapa.federation.plan import Plan
-from fedapa.files import write_bytes
 from fedapa.models.build import assign_by_size
 from fedapa.models.cost import layers
 from fedapa.processes import Progress, Show, unseen
 from fedapa.randomness import Key
-from fedapa.rooms.room import Normaliser, Room
+from fedapa.rooms.room import Room
 from fedapa.rooms.skew import deal
 from fedapa.stores.materialise import RoomWindows, materialise
 from fedapa.stores.simulated import simulated_store
@@ -30,7 +28,6 @@ __all__ = ["GIVEN_ROOMS", "check_batches", "describe", "prepare_rooms"]
 
 GIVEN_ROOMS = "rooms given in Python"
 """What stands for a file where there is none."""
-_NORMALISER_VERSION = 1  # raise it when the same windows give other numbers: they are kept in files
 
 
 def check_batches(rooms: Iterable[Room], batch_size: int) -> None:
@@ -57,7 +54,7 @@ def prepare_rooms(
     store = _store_of(plan, show, workers)
     with Store(store) as opened:
         recommended = opened.window
-    found = materialise(store, plan.data.cut(recommended), show=show)
+    found = materialise(store, plan.data.recipe(recommended), show=show)
     found = _partitioned(plan, found)
     classes = _classes(plan, found)
     splits = {each.room: _split(plan, each) for each in found}
@@ -72,7 +69,7 @@ def prepare_rooms(
                 labels=class_indices(each.room, each.labels, classes),
                 classes=classes,
                 split=splits[each.room],
-                normaliser=_normaliser(each, windows, splits[each.room].train),
+                recipe=replace(each.recipe, normaliser=each.normaliser(splits[each.room].train)),
                 architecture=nets[each.room],
                 width=plan.model.width,
                 normalise_embedding=plan.model.normalise_embedding,
@@ -84,23 +81,6 @@ def prepare_rooms(
         )
         show(Progress("normalising", number, len(found), "rooms"))
     return rooms
-
-
-def _normaliser(
-    each: RoomWindows, windows: npt.NDArray[np.float32], train: npt.NDArray[np.int64]
-) -> Normaliser:
-    """The room's normaliser, kept beside its windows: paper-size ones take seconds to read."""
-    chosen = hashlib.blake2b(train.astype("<i8").tobytes(), digest_size=12).hexdigest()
-    file = each.path.with_name(f"{each.path.stem}.{chosen}.{_NORMALISER_VERSION}.normaliser")
-    shape = (2, windows.shape[-1])
-    with contextlib.suppress(OSError):
-        if len(kept := file.read_bytes()) == 4 * shape[0] * shape[1]:
-            mean, deviation = np.frombuffer(kept, "<f4").astype(np.float32).reshape(shape)
-            return Normaliser(mean, deviation)
-    made = Normaliser.of(windows, train)
-    with contextlib.suppress(OSError):  # a cache that cannot be written costs time, not the run
-        write_bytes(file, np.stack([made.mean, made.deviation]).astype("<f4").tobytes())
-    return made
 
 
 def _store_of(plan: Plan, show: Show, workers: int | None) -> Path:

@@ -11,76 +11,21 @@ import torch
 from torch import Tensor
 
 from fedapa.errors import DataError
+from fedapa.models import kernels
 from fedapa.models.build import build_model
 from fedapa.models.cost import flops
 from fedapa.models.model import Model, batch_norm_arrays
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.windows.labels import Label, class_indices, sorted_labels
+from fedapa.windows.normalise import Normaliser
+from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Split, SplitKind, split_windows
 
-__all__ = ["Normaliser", "Room", "cut_batches"]
+__all__ = ["Room", "cut_batches", "normalised"]
 
 _DEFAULT_KEY = Key(0)
-_CHUNK = 64  # windows read at a time where order does not matter
 _LOOK = 16  # windows at a time through a net without gradient; 4 to 32 take the same time
-
-
-@dataclass(frozen=True, eq=False)
-class Normaliser:
-    """z-score per subcarrier or feature, from the room's own train windows."""
-
-    mean: npt.NDArray[np.float32]
-    deviation: npt.NDArray[np.float32]
-
-    @classmethod
-    def of(cls, windows: npt.NDArray[np.float32], index: npt.NDArray[np.int64]) -> "Normaliser":
-        """The normaliser of the windows at ``index``, read in chunks."""
-        width = windows.shape[-1]
-        count, total, squares = 0, np.zeros(width), np.zeros(width)
-        # Shifted by a first guess of the mean, so that squares do not cancel.
-        guess = np.asarray(windows[index[0]], np.float64).reshape(-1, width).mean(axis=0)
-        for first in range(0, len(index), _CHUNK):
-            rows = np.asarray(windows[index[first : first + _CHUNK]], np.float64)
-            rows = rows.reshape(-1, width) - guess  # (windows·packets, subcarriers)
-            count += len(rows)
-            total += rows.sum(axis=0)
-            squares += np.square(rows).sum(axis=0)
-        mean = total / count
-        deviation = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
-        # A subcarrier that never changes carries nothing; it becomes zero, not NaN.
-        deviation[deviation < 1e-6 * np.maximum(np.abs(guess + mean), 1e-30)] = 1.0
-        return cls((guess + mean).astype(np.float32), deviation.astype(np.float32))
-
-    def __call__(self, windows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Normalised windows in fresh memory, as float32 whatever was given."""
-        made = windows - self.mean
-        made /= self.deviation
-        return np.asarray(made, np.float32)
-
-    def some(
-        self, windows: npt.NDArray[np.float32], index: npt.NDArray[np.int64 | np.bool_]
-    ) -> npt.NDArray[np.float32]:
-        """The normalised windows at ``index``: the same bits, in one pass where that is possible.
-
-        Args:
-            windows: [windows, packets, subcarriers] or [windows, features].
-            index: [B], places or a mask of all windows.
-        """
-        if index.dtype == np.bool_:  # the kernel would take it for places 0 and 1
-            if index.shape != (len(windows),):
-                raise IndexError(f"a mask {index.shape} for {len(windows)} windows")
-            index = np.flatnonzero(index)
-        given = np.asarray(windows)  # a memory map, too, as a plain array
-        usual = given.ndim == 3 and given.dtype == np.float32 and given.flags.c_contiguous
-        within = len(index) > 0 and 0 <= index.min() <= index.max() < len(given)
-        if not usual or not within or given.shape[-1:] != self.mean.shape:
-            return self(windows[index])
-        from fedapa.models import kernels
-
-        made = np.empty((len(index), *given.shape[1:]), np.float32)
-        kernels.standardise(given, index, self.mean, self.deviation, made)
-        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +40,8 @@ class Room:
     classes: tuple[Label, ...]
     """What the indices mean: counts, or categories."""
     split: Split
-    normaliser: Normaliser
+    recipe: Recipe
+    """Everything from a receiver's packet to the net's input, the normaliser included."""
     architecture: str = "large"
     width: int = 256
     normalise_embedding: bool = False
@@ -152,11 +98,21 @@ class Room:
             labels=index,
             classes=known,
             split=parts,
-            normaliser=Normaliser.of(windows, parts.train),
+            recipe=Recipe(source="arrays", normaliser=Normaliser.of(windows, parts.train)),
             architecture=architecture,
             width=width,
             key=Key(seed),
         )
+
+    @property
+    def normaliser(self) -> Normaliser:
+        """z-score of the room's own train windows."""
+        if self.recipe.normaliser is None:
+            raise DataError(
+                f"room '{self.name}': its recipe has no normaliser; make it with Room.of, or "
+                "replace(recipe, normaliser=Normaliser.of(windows, split.train))"
+            )
+        return self.recipe.normaliser
 
     @functools.cached_property
     def card(self) -> RoomCard:
@@ -228,8 +184,34 @@ class Room:
 
     def tensors(self, index: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Some windows, normalised, and their labels, on the room's device."""
-        windows = torch.from_numpy(self.normaliser.some(self.windows, index))
+        windows = torch.from_numpy(normalised(self.normaliser, self.windows, index))
         return windows.to(self.device), torch.from_numpy(self.labels[index]).to(self.device)
+
+
+def normalised(
+    normaliser: Normaliser,
+    windows: npt.NDArray[np.float32],
+    index: npt.NDArray[np.int64 | np.bool_],
+) -> npt.NDArray[np.float32]:
+    """Some windows as ``normaliser(windows[index])``: the same bits, in one pass where possible.
+
+    Args:
+        normaliser: the room's.
+        windows: [windows, packets, subcarriers] or [windows, features].
+        index: [B], places or a mask of all windows.
+    """
+    if index.dtype == np.bool_:  # the kernel would take it for places 0 and 1
+        if index.shape != (len(windows),):
+            raise IndexError(f"a mask {index.shape} for {len(windows)} windows")
+        index = np.flatnonzero(index)
+    given = np.asarray(windows)  # a memory map, too, as a plain array
+    usual = given.ndim == 3 and given.dtype == np.float32 and given.flags.c_contiguous
+    within = len(index) > 0 and 0 <= index.min() <= index.max() < len(given)
+    if not usual or not within or given.shape[-1:] != normaliser.mean.shape:
+        return normaliser(windows[index])
+    made = np.empty((len(index), *given.shape[1:]), np.float32)
+    kernels.standardise(given, index, normaliser.mean, normaliser.deviation, made)
+    return made
 
 
 def cut_batches(order: npt.NDArray[np.int64], size: int) -> Iterator[npt.NDArray[np.int64]]:

@@ -15,17 +15,18 @@ and leaks anyway, are windows dealt one by one.
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fedapa.errors import DataError
-from fedapa.files import aside, cache_folder
+from fedapa.files import cache_folder
 from fedapa.randomness import Key
+from fedapa.stores.arrays import ArrayFile, KeptArray, kept_array
 from fedapa.stores.materialise import RoomWindows
 from fedapa.windows.labels import Label
+from fedapa.windows.recipe import Recipe
 
 __all__ = ["Partition", "by_classes", "by_dirichlet", "deal"]
 
@@ -134,36 +135,35 @@ def deal(
     new = []
     for number, units in enumerate(dealt, start=1):
         chosen = np.flatnonzero(np.isin(unit, units))
+        kept = _write(found, origin[chosen], row[chosen])
         new.append(
             RoomWindows(
                 room=f"part {number:02d}",
-                path=_write(found, origin[chosen], row[chosen]),
+                path=kept.path,
                 labels=tuple(labels[int(window)] for window in chosen),
                 recordings=tuple(takes[int(window)] for window in chosen),
                 starts=starts[chosen],
                 spans=spans,
                 synthetic=any(found[int(n)].synthetic for n in np.unique(origin[chosen])),
+                recipe=Recipe.common([found[int(n)].recipe for n in np.unique(origin[chosen])]),
+                digest=kept.digest,
             )
         )
     return tuple(new)
 
 
-def _write(found: Sequence[RoomWindows], origin: _Index, row: _Index) -> Path:
+def _write(found: Sequence[RoomWindows], origin: _Index, row: _Index) -> KeptArray:
     """The chosen windows in a file of their own, named by what it holds."""
-    content = repr([str(each.path) for each in found]).encode() + origin.tobytes() + row.tobytes()
+    content = repr([each.digest for each in found]).encode() + origin.tobytes() + row.tobytes()
     name = hashlib.blake2b(content, digest_size=12).hexdigest()
-    target = cache_folder() / "partitions" / f"{name}.npy"
-    if target.is_file():
-        return target
     sources = [each.open() for each in found]
-    with aside(target) as partial:
-        shape = (len(row), *sources[0].shape[1:])
-        out = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float32, shape=shape)
-        for place, (n, window) in enumerate(zip(origin, row, strict=True)):
-            out[place] = sources[n][window]
-        out.flush()
-        del out
-    return target
+
+    def copy(out: ArrayFile) -> dict[str, Any]:
+        for n, window in zip(origin, row, strict=True):
+            out.append(sources[n][window])
+        return {}
+
+    return kept_array(cache_folder() / "partitions" / f"{name}.npy", copy)
 
 
 def _classes(labels: Sequence[Label]) -> list[Label]:

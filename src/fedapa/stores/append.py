@@ -19,6 +19,7 @@ from fedapa.interrupts import held_back
 from fedapa.stores.hdf5 import replaced
 from fedapa.stores.store import Store, StoreWriter, begin_store, noted
 from fedapa.windows.labels import Label
+from fedapa.windows.recipe import Recipe
 
 __all__ = ["Piece", "StoreAppender", "append_store"]
 
@@ -36,6 +37,17 @@ class StoreAppender(StoreWriter):
     def about(self, room: str) -> dict[str, Any]:
         """What is noted about a room."""
         return noted(self._file[room].attrs, f"room '{room}'")
+
+    def recipe(self, room: str) -> Recipe | None:
+        """How a room's packets came to be what they are; None where that is not noted."""
+        text = self.about(room).get("recipe")
+        return None if text is None else Recipe.of_json(text, place=f"room '{room}'")
+
+    def rename(self, room: str, name: str, new: str, notes: Mapping[str, Any]) -> None:
+        """Give a recording another name and further notes."""
+        self._file[room].move(name, new)
+        for key, value in sorted(notes.items()):
+            self._file[room][new].attrs[key] = value
 
     def has(self, room: str, name: str) -> bool:
         """Whether a room has a recording of that name."""

@@ -1,56 +1,39 @@
-"""Cutting recordings into windows, once, into contiguous files that workers memory-map.
+"""Recordings become windows, once, in contiguous files that workers memory-map.
 
-``materialise(store, cut)`` gives one ``RoomWindows`` a room: a float32 array on disk
+``materialise(store, recipe)`` gives one ``RoomWindows`` per room: a float32 array on disk
 [windows, packets, subcarriers] (or [windows, features]) and, in memory, each window's label and
 where it came from. The files live in the cache folder and are keyed by the store's identity and
-the cut, so the second run on the same data starts at once.
+the recipe, so the second run on the same data starts at once. Each has a digest of its values: a
+file that holds other values than were written is made again.
 """
 
-import functools
+import contextlib
 import hashlib
-import json
-import os
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedapa.errors import DataError
-from fedapa.files import aside, cache_folder, write_text
+from fedapa.files import cache_folder, write_bytes
 from fedapa.processes import Progress, Show, unseen
+from fedapa.stores.arrays import ArrayFile, kept_array
 from fedapa.stores.store import Recording, Store
+from fedapa.windows.clean import Amplitudes
 from fedapa.windows.labels import Label
+from fedapa.windows.normalise import Normaliser
+from fedapa.windows.recipe import Recipe
+from fedapa.windows.stream import Windower, Windows, window_fault, window_starts, window_width
 
-__all__ = [
-    "Cut",
-    "RoomWindows",
-    "cut_recording",
-    "materialise",
-    "window_starts",
-]
+__all__ = ["RoomWindows", "materialise", "recording_windows"]
 
-_VERSION = 1  # part of the cache key: raise it when the same cut gives other numbers
-
-
-@dataclass(frozen=True)
-class Cut:
-    """How windows are cut from a recording."""
-
-    length: int = 1000
-    """Packets a window spans, before decimation."""
-    stride: int | None = None
-    """Packets from one window to the next; ``None`` is ``length``: no overlap."""
-    decimate: int = 1
-    """Keep every n-th packet after a zero-phase low-pass."""
-    tone_step: int = 1
-    """Keep every n-th subcarrier of each link, from the first."""
-    links: Literal["first", "stack"] = "first"
-    """The first antenna pair, or all side by side along the subcarriers."""
-    bad_windows: Literal["refuse", "drop"] = "refuse"
-    """What to do with a window that holds NaN or infinity or never changes."""
+_VERSION = 2  # part of the cache key: raise it when the same recipe gives other numbers
+_NORMALISER_VERSION = 2  # raise it when the same windows give other numbers: they are kept in files
+_BYTES = 1 << 23
+"""Of packets read from a store at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,191 +45,180 @@ class RoomWindows:
     """An .npy file, float32 [windows, packets, subcarriers] or [windows, features]."""
     labels: tuple[Label, ...]
     recordings: tuple[str, ...]
-    """For each window, the take it was cut from."""
+    """For each window, the recording it was cut from."""
     starts: npt.NDArray[np.int64]
-    """For each window, its first row in that take."""
+    """For each window, its first row in that recording."""
     spans: int
-    """Rows of the take a window covers: two windows overlap if their starts are closer."""
+    """Rows of the recording a window covers: two windows overlap if their starts are closer."""
     synthetic: bool
+    recipe: Recipe
+    """How they were made, from packet to window; it has no normaliser yet."""
+    digest: str
+    """Of all values: other windows have another one."""
 
     def open(self) -> npt.NDArray[np.float32]:
         """The values, memory-mapped; every process that opens them shares one copy."""
         return np.load(self.path, mmap_mode="r")  # type: ignore[no-any-return]
 
+    def normaliser(self, train: npt.NDArray[np.int64]) -> Normaliser:
+        """Of the train windows; kept beside the values: paper-size ones take seconds to read."""
+        chosen = hashlib.blake2b(train.astype("<i8").tobytes(), digest_size=12).hexdigest()
+        file = self.path.with_name(f"{self.path.stem}.{chosen}.{_NORMALISER_VERSION}.normaliser")
+        values = self.open()
+        shape = (2, values.shape[-1])
+        with contextlib.suppress(OSError, ValueError):
+            content = file.read_bytes()
+            numbers, check = content[:-16], content[-16:]
+            if check == self._check(numbers):
+                mean, deviation = np.frombuffer(numbers, "<f4").astype(np.float32).reshape(shape)
+                return Normaliser(mean, deviation)
+        made = Normaliser.of(values, train)
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time, not the run
+            numbers = np.stack([made.mean, made.deviation]).astype("<f4").tobytes()
+            write_bytes(file, numbers + self._check(numbers))
+        return made
 
-def materialise(path: Path, cut: Cut, *, show: Show = unseen) -> tuple[RoomWindows, ...]:
-    """The windows of every room in a store, cut once and cached; sorted by room."""
+    def _check(self, numbers: bytes) -> bytes:
+        return hashlib.blake2b(self.digest.encode() + numbers, digest_size=16).digest()
+
+
+def materialise(
+    path: Path,
+    recipe: Recipe,
+    *,
+    rooms: Sequence[str] | None = None,
+    show: Show = unseen,
+) -> tuple[RoomWindows, ...]:
+    """The windows of a store's rooms, cut once and cached; sorted by room.
+
+    Args:
+        path: the store.
+        recipe: how to cut; what was done to the packets before, the store says itself.
+        rooms: those to cut; by default all.
+        show: told of every room.
+    """
     with Store(path) as store:
-        folder = cache_folder() / "windows" / _cache_key(path, cut)
-        index = folder / "index.json"
-        if not index.is_file():
-            rooms = {}
-            for done, room in enumerate(store.rooms, start=1):
-                rooms[room] = _cut_room(store, room, cut, folder / f"{room}.npy")
-                show(Progress("cutting windows", done, len(store.rooms), "rooms"))
-            write_text(index, json.dumps({"source": path.name, "cut": asdict(cut), "rooms": rooms}))
-    found = json.loads(index.read_text())["rooms"]
-    windows = tuple(
-        RoomWindows(
-            room=room,
-            path=folder / f"{room}.npy",
-            labels=tuple(entry["labels"]),
-            recordings=tuple(entry["recordings"]),
-            starts=np.asarray(entry["starts"], np.int64),
-            spans=entry["spans"],
-            synthetic=entry["synthetic"],
-        )
-        for room, entry in sorted(found.items())
-    )
+        folder = cache_folder() / "windows" / _cache_key(path, recipe)
+        chosen = store.rooms if rooms is None else tuple(sorted(rooms))
+        windows = []
+        for done, room in enumerate(chosen, start=1):
+            windows.append(_room_windows(store, room, recipe, folder))
+            show(Progress("cutting windows", done, len(chosen), "rooms"))
     _check_equal_shapes(path, windows)
-    return windows
+    return tuple(windows)
 
 
-def _cache_key(path: Path, cut: Cut) -> str:
+def _cache_key(path: Path, recipe: Recipe) -> str:
     status = path.resolve().stat()
-    how = asdict(cut)
-    if cut.tone_step == 1:
-        del how["tone_step"]  # windows that were cached before there was a choice stay good
-    identity = (str(path.resolve()), status.st_size, status.st_mtime_ns, how, _VERSION)
+    identity = (str(path.resolve()), status.st_size, status.st_mtime_ns, recipe.to_json(), _VERSION)
     return hashlib.blake2b(repr(identity).encode(), digest_size=12).hexdigest()
 
 
-def _cut_room(store: Store, room: str, cut: Cut, target: Path) -> dict[str, Any]:
-    """Write the windows of one room; returns its entry in the index."""
+def _room_windows(store: Store, room: str, recipe: Recipe, folder: Path) -> RoomWindows:
     recordings = store.recordings(room)
+    kept = kept_array(
+        folder / f"{room}.npy", lambda out: _cut_room(store, room, recordings, recipe, out)
+    )
+    about = kept.about
+    features = any(recording.is_features for recording in recordings)
+    return RoomWindows(
+        room=room,
+        path=kept.path,
+        labels=tuple(about["labels"]),
+        recordings=tuple(about["recordings"]),
+        starts=np.asarray(about["starts"], np.int64),
+        spans=about["spans"],
+        synthetic=any(recording.synthetic for recording in recordings),
+        recipe=Recipe(source="features") if features else store.recipe(room).cut_like(recipe),
+        digest=kept.digest,
+    )
+
+
+def _cut_room(
+    store: Store, room: str, recordings: Sequence[Recording], recipe: Recipe, out: ArrayFile
+) -> dict[str, Any]:
+    """Write the windows of one room; returns what is known about them."""
     kinds = {recording.is_features for recording in recordings}
     if len(kinds) > 1:
         raise DataError(f"{store.path}: room '{room}' mixes packets and features; split it in two")
-    pieces = [
-        (recording, start) for recording in recordings for start in window_starts(recording, cut)
-    ]
-    if not pieces:
+    if not any(_windows_in(recording, recipe) for recording in recordings):
         longest = max((recording.shape[0] for recording in recordings), default=0)
         raise DataError(
             f"{store.path}: room '{room}' has no windows: its longest recording has {longest} "
-            f"packets, a window needs {cut.length}; choose a shorter window"
+            f"packets, a window needs {recipe.window}; choose a shorter window, e.g. --set "
+            f"data.window={max(1, longest)}"
         )
+    shape = _window_shape(recordings[0], recipe)
     labels: list[Label] = []
     origins: list[str] = []
     starts: list[int] = []
-    with aside(target) as partial:
-        shape = _window_shape(recordings[0], cut)
-        out = np.lib.format.open_memmap(
-            partial, mode="w+", dtype=np.float32, shape=(len(pieces), *shape)
-        )
-        _reserve(partial)
-        for recording, start, window in _windows(store, pieces, cut):
-            if window.shape != shape:
-                raise DataError(
-                    f"{store.path}: room '{room}': recording '{recording.name}' gives windows of "
-                    f"{window.shape}, '{recordings[0].name}' of {shape}; all takes of a room need "
-                    "the same subcarriers and links"
-                )
-            fault = _fault(window)
-            if fault and cut.bad_windows == "refuse":
-                raise DataError(
-                    f"{store.path}: room '{room}', window {len(labels)} (recording "
-                    f"'{recording.name}', from row {start}) {fault}; mend the recording or set "
-                    'bad_windows = "drop"'
-                )
-            if not fault:
-                out[len(labels)] = window
-                labels.append(recording.label)
-                origins.append(recording.name)
-                starts.append(start)
-        out.flush()
-        del out
-        if not labels:
-            raise DataError(f"{store.path}: room '{room}': all {len(pieces)} windows are unusable")
-        if len(labels) < len(pieces):
-            _shorten(partial, len(labels))
+    seen = 0
+    for recording in recordings:
+        if _window_shape(recording, recipe) != shape and _windows_in(recording, recipe):
+            raise DataError(
+                f"{store.path}: room '{room}': recording '{recording.name}' gives windows of "
+                f"{_window_shape(recording, recipe)}, '{recordings[0].name}' of {shape}; all "
+                "recordings of a room need the same subcarriers and links"
+            )
+        for windows in recording_windows(store, recording, recipe):
+            for start, window in zip(windows.starts.tolist(), windows.values, strict=True):
+                fault = window_fault(window)
+                if fault and recipe.bad_windows == "refuse":
+                    raise DataError(
+                        f"{store.path}: room '{room}', window {seen} (recording "
+                        f"'{recording.name}', from row {start}) {fault}; mend the recording or "
+                        'set bad_windows = "drop"'
+                    )
+                seen += 1
+                if not fault:
+                    out.append(window)
+                    labels.append(recording.label)
+                    origins.append(recording.name)
+                    starts.append(start)
+    if not labels:
+        raise DataError(f"{store.path}: room '{room}': all {seen} windows are unusable")
     return {
         "labels": labels,
         "recordings": origins,
         "starts": starts,
-        "spans": 1 if recordings[0].is_features else cut.length,
-        "synthetic": any(recording.synthetic for recording in recordings),
+        "spans": 1 if recordings[0].is_features else recipe.window,
     }
 
 
-def _reserve(path: Path) -> None:
-    """Claim the space of a mapped file now: a full disk is an error here, and a crash later."""
-    with path.open("rb+") as file:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+def recording_windows(store: Store, recording: Recording, recipe: Recipe) -> Iterator[Windows]:
+    """The windows of a stored recording, some at a time; feature rows are windows already."""
+    rows = max(1, _BYTES // (4 * int(np.prod(recording.shape[1:]))))
+    windower = None if recording.is_features else Windower(recipe)
+    for start in range(0, recording.shape[0], rows):
+        part = store.read(recording, start, min(start + rows, recording.shape[0]))
+        # When it was is not asked here: rows of a store are told apart by their number.
+        times = np.full(len(part), np.nan)
+        if windower is None:
+            yield Windows(part, np.arange(start, start + len(part)), times, times)
+        else:
+            yield windower.feed(Amplitudes(part, times, _UNNAMED))
+    if windower is not None:
+        yield windower.finish()
 
 
-def _shorten(path: Path, rows: int) -> None:
-    kept = np.array(np.load(path, mmap_mode="r")[:rows])
-    with path.open("wb") as file:
-        np.save(file, kept)
+_UNNAMED = np.zeros(0, np.int16)
 
 
-def window_starts(recording: Recording, cut: Cut) -> range:
-    """The rows at which windows begin."""
+def _windows_in(recording: Recording, recipe: Recipe) -> int:
     if recording.is_features:
-        return range(recording.shape[0])
-    return range(0, recording.shape[0] - cut.length + 1, cut.stride or cut.length)
+        return recording.shape[0]
+    return len(window_starts(recording.shape[0], recipe))
 
 
-def _window_shape(recording: Recording, cut: Cut) -> tuple[int, ...]:
+def _window_shape(recording: Recording, recipe: Recipe) -> tuple[int, ...]:
     if recording.is_features:
         return recording.shape[1:]
     _, subcarriers, links = recording.shape
-    tones = -(-subcarriers // cut.tone_step)
-    return -(-cut.length // cut.decimate), tones * (links if cut.links == "stack" else 1)
+    return recipe.packets, window_width(subcarriers, links, recipe)
 
 
-def _windows(
-    store: Store, pieces: list[tuple[Recording, int]], cut: Cut
-) -> Iterator[tuple[Recording, int, npt.NDArray[np.float32]]]:
-    for recording, start in pieces:
-        if recording.is_features:
-            yield recording, start, store.read(recording, start, start + 1)[0]
-        else:
-            read = functools.partial(store.read, recording)
-            yield recording, start, cut_recording(read, start, recording.shape[0], cut)
-
-
-def cut_recording(
-    read: Callable[[int, int], npt.NDArray[np.float32]], start: int, rows: int, cut: Cut
-) -> npt.NDArray[np.float32]:
-    """One window [packets, subcarriers] starting at row ``start`` of a take of ``rows`` rows.
-
-    With decimation the rows around the window are read too, as far as the filter reaches, so that
-    a window does not depend on which other windows are cut.
-    """
-    margin = 10 * cut.decimate if cut.decimate > 1 else 0  # half the length of the filter
-    first = max(0, start - margin)
-    last = min(rows, start + cut.length + margin)
-    part = read(first, last)[:, :: cut.tone_step]  # (packets, subcarriers, links)
-    part = part[:, :, 0] if cut.links == "first" else _side_by_side(part)
-    if cut.decimate > 1:
-        from scipy import signal  # a second to import, and rarely needed
-
-        taps = signal.firwin(2 * margin + 1, 0.8 / cut.decimate)
-        part = signal.oaconvolve(
-            np.pad(part, ((margin, margin), (0, 0)), mode="edge"), taps[:, None], "valid", axes=0
-        )
-    inside = part[start - first : start - first + cut.length : cut.decimate]
-    return np.ascontiguousarray(inside, np.float32)
-
-
-def _side_by_side(part: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    packets, subcarriers, links = part.shape
-    return part.transpose(0, 2, 1).reshape(packets, links * subcarriers)  # (packets, links·tones)
-
-
-def _fault(window: npt.NDArray[np.float32]) -> str:
-    if not np.isfinite(window).all():
-        return "holds NaN or infinity"
-    if window.size > 1 and window.min() == window.max():
-        return f"is constant ({window.flat[0]:g} everywhere)"
-    return ""
-
-
-def _check_equal_shapes(path: Path, windows: tuple[RoomWindows, ...]) -> None:
-    shapes = {each.room: each.open().shape[1:] for each in windows}
+def _check_equal_shapes(path: Path, windows: Sequence[RoomWindows]) -> None:
+    shapes = {room_windows.room: room_windows.open().shape[1:] for room_windows in windows}
     first, *others = shapes
     for other in others:
         if shapes[other] != shapes[first]:

@@ -30,6 +30,7 @@ from fedapa.simulator.take import Scene, check_scene, take
 from fedapa.stores.store import write_store
 from fedapa.windows.clean import Amplitudes, clean
 from fedapa.windows.labels import check_name
+from fedapa.windows.recipe import Recipe
 
 __all__ = [
     "PRESETS",
@@ -377,12 +378,15 @@ def write_simulated(
                 scene.room.name,
                 synthetic=True,
                 about={
-                    "device": scene.receiver.device,
-                    "bandwidth": scene.radio.bandwidth,
                     "carrier": scene.radio.carrier,
                     "rate": scene.radio.rate,
                     "size": scene.room.size,
-                    "subcarriers": scene.radio.tones[scene.radio.live],
+                    "recipe": Recipe(
+                        device=scene.receiver.device,
+                        bandwidth=scene.radio.bandwidth,
+                        subcarriers=tuple(scene.radio.tones[scene.radio.live].tolist()),
+                        link_count=1,
+                    ).to_json(),
                     "source": "SIMULATED by fedapa; not measured",
                 },
             )

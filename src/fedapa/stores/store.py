@@ -3,7 +3,7 @@
 ::
 
     /                     format="fedapa-rooms", version=1, synthetic, maybe window …
-    /<room>/              synthetic, device, bandwidth …
+    /<room>/              synthetic, recipe (JSON: receiver and cleaning, windows/recipe.py) …
     /<room>/<recording>/  synthetic, label (integer: a count; text: a category), day, rate
         amplitude         [packets, subcarriers, links]; times its attribute ``scale`` if it has one
         timestamps        [packets] seconds
@@ -30,6 +30,7 @@ from fedapa.files import locked, readable
 from fedapa.interrupts import held_back, uninterrupted
 from fedapa.stores.hdf5 import check_dataset, check_links, child, replaced
 from fedapa.windows.labels import Label, check_name
+from fedapa.windows.recipe import Recipe
 
 __all__ = ["Recording", "Store", "StoreWriter", "begin_store", "noted", "write_store"]
 
@@ -147,6 +148,12 @@ class Store:
         """What is noted about a room: device, bandwidth and the like."""
         with self._explaining(room):
             return noted(self._room(room).attrs, f"{self.path}: {room}")
+
+    def recipe(self, room: str) -> Recipe:
+        """How a room's packets came to be what they are; who wrote it may have noted nothing."""
+        text = self.about(room).get("recipe")
+        place = f"{self.path}: room '{room}'"
+        return Recipe() if text is None else Recipe.of_json(text, place=place)
 
     @uninterrupted
     def recordings(self, room: str) -> tuple[Recording, ...]:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from fedapa.csi.capture import Capture
 from fedapa.csi.reading import read_chunks
 from fedapa.csi.subcarriers import LIMITS, live
-from fedapa.windows.clean import EMPTY, band_levels, occupied
+from fedapa.windows.clean import band_levels, occupied
+from fedapa.windows.recipe import EMPTY
 
 __all__ = ["Inspection", "inspect_capture", "thumbnail"]
 

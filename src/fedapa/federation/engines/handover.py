@@ -6,7 +6,7 @@ memory are written to a file first. Everything else of a room is small and trave
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +18,9 @@ from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm
 from fedapa.payload import Array, Tree, decode, encode
 from fedapa.randomness import Key
-from fedapa.rooms.room import Normaliser, Room
+from fedapa.rooms.room import Room
+from fedapa.windows.normalise import Normaliser
+from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Split
 
 __all__ = ["Handover", "decode_handover", "encode_handover"]
@@ -60,8 +62,8 @@ def decode_handover(frame: bytes) -> Handover:
     )
 
 
-_ARRAYS = ("windows", "labels", "split", "normaliser")
-"""What of a room is arrays; every other field is a plain fact."""
+_ARRAYS = ("windows", "labels", "split", "recipe")
+"""What of a room is or holds arrays; every other field is a plain fact."""
 
 
 def _tree(room: Room, spare: Path) -> Tree:
@@ -74,6 +76,7 @@ def _tree(room: Room, spare: Path) -> Tree:
         "labels": room.labels,
         "split": {part: getattr(room.split, part) for part in ("train", "validation", "test")},
         "split_kind": room.split.kind,
+        "recipe": room.recipe.to_json(),
         "mean": room.normaliser.mean,
         "deviation": room.normaliser.deviation,
     }
@@ -82,13 +85,14 @@ def _tree(room: Room, spare: Path) -> Tree:
 def _room(tree: dict[str, Any]) -> Room:
     facts = json.loads(tree["facts"])
     seed, *path = facts.pop("key")
+    recipe = Recipe.of_json(tree["recipe"], place="what a worker was given")
     return Room(
         **{**facts, "classes": tuple(facts["classes"])},
         key=Key(seed, tuple(path)),
         windows=np.load(tree["windows"], mmap_mode="r"),
         labels=tree["labels"],
         split=Split(**tree["split"], kind=tree["split_kind"]),
-        normaliser=Normaliser(tree["mean"], tree["deviation"]),
+        recipe=replace(recipe, normaliser=Normaliser(tree["mean"], tree["deviation"])),
     )
 
 

@@ -1,14 +1,19 @@
 """Captures become recordings: read, cleaned, added to a store, all of them or none.
 
+A file is read once: what is hashed is what is imported, whatever happens to the file meanwhile.
 What was imported is remembered by the content of its files: importing again adds only what is new,
 and one recording cannot get two labels.
 """
 
+import contextlib
+import hashlib
+import itertools
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,26 +23,30 @@ from fedapa.csi.reading import read_chunks
 from fedapa.errors import CaptureError, DataError
 from fedapa.files import readable
 from fedapa.processes import Progress, Show, unseen
-from fedapa.stores.append import Piece, StoreAppender, append_store
+from fedapa.stores.append import StoreAppender, append_store
 from fedapa.stores.imported.earlier import (
-    content_digest,
     identity,
     imported_before,
     refuse_mixed_labels,
-    refuse_other_preparation,
+    refuse_other_recipe,
     refuse_overlaps,
     refuse_second_label,
     taken_names,
 )
-from fedapa.stores.imported.preparation import Preparation, check_preparation
+from fedapa.stores.imported.preparation import Preparation
 from fedapa.stores.imported.sources import Source, same, stretch
-from fedapa.windows.clean import Amplitudes, clean, low_pass, resample
+from fedapa.windows.clean import Amplitudes, Cleaner
 from fedapa.windows.labels import Label
+from fedapa.windows.recipe import Recipe
 
 __all__ = ["Imported", "import_captures"]
 
 _SET_BACK = 1.0
 """Seconds by which a clock may step back within a stretch: who notes times by hand is as exact."""
+
+_IN_MEMORY = 1 << 28
+"""Of a file that is being imported; what is longer is kept beside the store meanwhile."""
+_BLOCK = 1 << 20
 
 
 @dataclass
@@ -71,35 +80,40 @@ def import_captures(
     ``window`` is noted in the store as the window length that suits these recordings.
     """
     preparation = preparation or Preparation()
-    check_preparation(preparation)
     refuse_overlaps(sources)
-    digests = {path: content_digest(path) for path in sorted({source.path for source in sources})}
     rows: dict[tuple[str, str, str], Imported] = {}
+    for source in sources:
+        row = rows.setdefault(_key(source), Imported(source.room, source.day, source.label))
+        row.files += 1
+    by_path: dict[Path, list[Source]] = {}
+    for source in sources:
+        by_path.setdefault(source.path, []).append(source)
+    done = 0
     with append_store(out) as store:
         known = imported_before(store)
         taken = taken_names(store)
         refuse_mixed_labels(sources, store, out)
-        refuse_other_preparation(sources, store, preparation, out)
-        for number, source in enumerate(sources, 1):
-            key = (source.room, source.day, repr(source.label))
-            row = rows.setdefault(key, Imported(source.room, source.day, source.label))
-            row.files += 1
-            digest = digests[source.path]
-            earlier = known.setdefault(digest, [])
-            refuse_second_label(source, earlier, out)
-            if any(source.room == other.room and same(source, other) for other in earlier):
-                row.known += 1
-            elif (source.room, source.name) in taken:
-                raise DataError(
-                    f"{source.path}: room '{source.room}' in {out.name} has another recording "
-                    f"named '{source.name}'; rename the file, or start a new store"
-                )
-            else:
-                row.copies += any(same(source, other) for other in earlier)
-                earlier.append(source)
-                notes = {"source": readable(source.path.name), "content": identity(digest, source)}
-                _add(store, source, row, preparation, notes)
-            show(Progress("reading captures", number, len(sources), "files"))
+        refuse_other_recipe(sources, store, preparation.recipe, out)
+        for path, stretches in by_path.items():
+            with _read_once(path, out.parent) as (content, digest):
+                earlier = known.setdefault(digest, [])
+                for source in stretches:
+                    row = rows[_key(source)]
+                    refuse_second_label(source, earlier, out)
+                    if any(source.room == other.room and same(source, other) for other in earlier):
+                        row.known += 1
+                    elif (source.room, source.name) in taken:
+                        raise DataError(
+                            f"{path}: room '{source.room}' in {out.name} has another recording "
+                            f"named '{source.name}'; rename the file, or start a new store"
+                        )
+                    else:
+                        row.copies += any(same(source, other) for other in earlier)
+                        earlier.append(source)
+                        notes = {"source": readable(path.name), "content": identity(digest, source)}
+                        _add(store, source, content, row, preparation, notes)
+                    done += 1
+                    show(Progress("reading captures", done, len(sources), "files"))
         if window is not None:
             store.note({"window": window})
         if not any(row.recordings or row.known for row in rows.values()):
@@ -112,28 +126,53 @@ def import_captures(
     return list(rows.values())
 
 
+def _key(source: Source) -> tuple[str, str, str]:
+    return source.room, source.day, repr(source.label)
+
+
+@contextlib.contextmanager
+def _read_once(path: Path, folder: Path) -> Iterator[tuple[BinaryIO, str]]:
+    """A copy of a file's content and a name for it; ``folder`` holds what memory should not."""
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder)) as copy:
+        content_hash = hashlib.blake2b(digest_size=16)
+        try:
+            with path.open("rb", buffering=0) as file:
+                while block := file.read(_BLOCK):
+                    content_hash.update(block)
+                    copy.write(block)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        yield cast(BinaryIO, copy), content_hash.hexdigest()
+
+
 def _add(
     store: StoreAppender,
     source: Source,
+    content: BinaryIO,
     row: Imported,
     preparation: Preparation,
     notes: Mapping[str, Any],
 ) -> None:
     """One source into the store; what it gave and lost goes into ``row``."""
+    reader = _Reader(store, source, content, preparation)
     try:
-        pieces = _Pieces(store, source, preparation)
-        parts = pieces.parts()
-        for number, part in enumerate(parts):
+        segments = itertools.groupby(reader.cleaned(), key=lambda piece: piece.segment)
+        for number, (_, pieces) in enumerate(segments, start=1):
             name, about = source.name, dict(notes)
-            if not pieces.whole:
-                name, about["part"] = f"{source.name} part {number + 1}", number + 1
-            if store.has(source.room, name):
-                raise DataError(
-                    f"{source.path}: room '{source.room}' has another recording named '{name}'; "
-                    "rename the file, or start a new store"
-                )
+            if number > 1:
+                name, about["part"] = f"{source.name} part {number}", number
+            if number == 2:
+                first_name = f"{source.name} part 1"
+                _refuse_taken(store, source, first_name)
+                store.rename(source.room, source.name, first_name, {"part": 1})
+            _refuse_taken(store, source, name)
             packets = store.add_stream(
-                source.room, name, part, label=source.label, day=source.day, notes=about
+                source.room,
+                name,
+                ((piece.amplitude, piece.timestamps) for piece in pieces),
+                label=source.label,
+                day=source.day,
+                notes=about,
             )
             row.recordings += packets > 0
             row.packets += packets
@@ -145,85 +184,73 @@ def _add(
             ) from error
         row.left_out["unreadable files"] += 1
         return
-    row.seconds += pieces.seconds
-    row.left_out += pieces.left_out
+    row.seconds += reader.seconds
+    row.left_out += reader.left_out
 
 
-class _Pieces:
+def _refuse_taken(store: StoreAppender, source: Source, name: str) -> None:
+    if store.has(source.room, name):
+        raise DataError(
+            f"{source.path}: room '{source.room}' has another recording named '{name}'; rename the "
+            "file, or start a new store"
+        )
+
+
+class _Reader:
     """Reads one source; its room is added to the store with the first packets that are left."""
 
-    def __init__(self, store: StoreAppender, source: Source, preparation: Preparation) -> None:
+    def __init__(
+        self, store: StoreAppender, source: Source, content: BinaryIO, preparation: Preparation
+    ) -> None:
         self._store = store
         self._source = source
+        self._content = content
         self._how = preparation
-        self.whole = preparation.rate is None
         self.left_out: Counter[str] = Counter()
         self.seconds = 0.0
+        self._first: float | None = None
         self._last: float | None = None
         """The last packet's time, of a stretch."""
         self._room_checked = False
 
-    def parts(self) -> Iterator[Iterator[Piece]]:
-        """The recordings that come of the source, each in pieces; one, unless it is parted."""
-        # Look into the file before the store is touched: the room needs to know its device.
-        stream = self._cleaned()
-        first = next(stream, None)
-        if first is None:
-            return
-        if self._how.rate is None and self._how.low_pass is None:
-            yield ((each.amplitude, each.timestamps) for each in _chain(first, stream))
-            return
-        evened = self._evened(_joined([first, *stream]))
-        self.whole = len(evened) == 1
-        for part in evened:
-            self.left_out += Counter(part.dropped)
-            yield iter([(part.amplitude, part.timestamps)])
+    def cleaned(self) -> Iterator[Amplitudes]:
+        """What is left of the source, as it comes; segments one after the other."""
+        cleaner = Cleaner(self._how.recipe)
+        for capture in self._captures():
+            yield from self._checked(cleaner.feed(capture), capture)
+        yield from self._checked(cleaner.finish(), capture)
+        self.left_out += cleaner.dropped
 
-    def _evened(self, everything: Amplitudes) -> Sequence[Amplitudes]:
-        """What is left after resampling and low-passing, as far as they are asked for."""
-        how = self._how
-        parts: Sequence[Amplitudes] = (everything,)
-        try:
-            if how.rate is not None:
-                parts = resample(everything, rate=how.rate, longest_gap=how.gap)
-            return parts if how.low_pass is None else [self._smoothed(part) for part in parts]
-        except DataError as error:
-            raise DataError(f"{self._source.path}: {error}") from error
+    def _checked(self, pieces: Iterator[Amplitudes], capture: Capture) -> Iterator[Amplitudes]:
+        """The pieces as they are; they must fit the room, and errors name the file."""
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration:
+                return
+            except DataError as error:
+                raise DataError(f"{self._source.path}: {error}") from error
+            self._check_room(capture, piece)
+            first, last = float(piece.timestamps[0]), float(piece.timestamps[-1])
+            self._first = first if self._first is None else self._first
+            self.seconds = max(0.0, last - self._first)
+            yield piece
 
-    def _smoothed(self, part: Amplitudes) -> Amplitudes:
-        assert self._how.low_pass is not None
-        if self._how.rate is not None:
-            return low_pass(part, cutoff=self._how.low_pass, rate=self._how.rate)
-        steps = np.diff(part.timestamps)
-        usual = float(np.median(steps)) if len(steps) else 0.0
-        if (np.abs(steps - usual) > usual / 2).any():
-            raise DataError(
-                f"its packets are too uneven for a low-pass, {steps.min():g} "
-                f"to {steps.max():g} s apart; give --rate to put them onto an even grid first"
-            )
-        return low_pass(part, cutoff=self._how.low_pass, rate=1 / usual if usual > 0 else 0.0)
-
-    def _cleaned(self) -> Iterator[Amplitudes]:
+    def _captures(self) -> Iterator[Capture]:
         origin: float | None = None
-        first: float | None = None
         any_inside = False
         source = self._source
-        chunks = read_chunks(source.path, self._how.chip, salvage=self._how.salvage)
+        chunks = read_chunks(
+            source.path, self._how.chip, salvage=self._how.salvage, content=self._content
+        )
         for chunk in chunks:
             origin = float(chunk.timestamps[0]) if origin is None else origin
             self.left_out += Counter(chunk.skipped)
             self._refuse_set_back(chunk.timestamps)
             inside = _between(chunk, origin, source.start, source.end)
-            if not inside.packets:
-                continue
-            any_inside = True
-            cleaned = clean(inside, gate=self._how.gate)
-            self.left_out += Counter(cleaned.dropped)
-            if len(cleaned.amplitude):
-                self._check_room(inside, cleaned)
-                first = float(cleaned.timestamps[0]) if first is None else first
-                self.seconds = max(0.0, float(cleaned.timestamps[-1]) - first)
-                yield cleaned
+            if inside.packets:
+                any_inside = True
+                yield inside
         if not any_inside:
             raise DataError(
                 f"{source.path}: no packet is within its seconds {stretch(source)}; it lasts "
@@ -246,44 +273,27 @@ class _Pieces:
         if self._room_checked:
             return
         self._room_checked = True
-        room, links = self._source.room, cleaned.amplitude.shape[2]
-        about = {
-            "device": capture.device,
-            "bandwidth": capture.bandwidth,
-            "subcarriers": cleaned.subcarriers,
-            "links": links,
-            "prepared": self._how.summary,
-        }
+        room = self._source.room
+        recipe = replace(
+            self._how.recipe,
+            device=capture.device,
+            bandwidth=capture.bandwidth,
+            subcarriers=tuple(cleaned.subcarriers.tolist()),
+            link_count=cleaned.amplitude.shape[2],
+        )
         if room not in self._store.rooms():
+            about = {"recipe": recipe.to_json()}
             self._store.add_room(room, synthetic=capture.synthetic, about=about)
             return
-        there = self._store.about(room)
-        for name, value in {**about, "synthetic": capture.synthetic}.items():
-            if name not in there or not np.array_equal(there[name], value):
-                raise DataError(
-                    f"{self._source.path}: {name} is {_brief(value)}, the recordings of room "
-                    f"'{room}' before it have {_brief(there.get(name))}; give it a room of its own"
-                )
-
-
-def _brief(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"{len(value)} from {value[0]} to {value[-1]}"
-    return str(value)
-
-
-def _chain(first: Amplitudes, others: Iterator[Amplitudes]) -> Iterator[Amplitudes]:
-    yield first
-    yield from others
-
-
-def _joined(parts: Sequence[Amplitudes]) -> Amplitudes:
-    return replace(
-        parts[0],
-        amplitude=np.concatenate([part.amplitude for part in parts]),
-        timestamps=np.concatenate([part.timestamps for part in parts]),
-        dropped={},
-    )
+        before = self._store.recipe(room) or Recipe()
+        different = recipe.differences(before)
+        if capture.synthetic != bool(self._store.about(room)["synthetic"]):
+            different.append(f"synthetic {capture.synthetic} instead of {not capture.synthetic}")
+        if different:
+            raise DataError(
+                f"{self._source.path}: {different[0]}, as the recordings of room '{room}' before "
+                "it have; give it a room of its own"
+            )
 
 
 def _between(capture: Capture, origin: float, start: float | None, end: float | None) -> Capture:

@@ -1,6 +1,5 @@
-"""What a store holds already, and what may not be added: second labels, other preparations."""
+"""What a store holds already, and what may not be added: second labels, other recipes."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -9,26 +8,19 @@ from typing import Any
 
 from fedapa.errors import DataError
 from fedapa.stores.append import StoreAppender
-from fedapa.stores.imported.preparation import Preparation
 from fedapa.stores.imported.sources import Source, overlap, same, stretch
 from fedapa.windows.labels import Label
+from fedapa.windows.recipe import Recipe
 
 __all__ = [
-    "content_digest",
     "identity",
     "imported_before",
     "refuse_mixed_labels",
-    "refuse_other_preparation",
+    "refuse_other_recipe",
     "refuse_overlaps",
     "refuse_second_label",
     "taken_names",
 ]
-
-
-def content_digest(path: Path) -> str:
-    """A name for the bytes of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def identity(digest: str, source: Source) -> str:
@@ -88,16 +80,22 @@ def refuse_second_label(source: Source, earlier: Iterable[Source], out: Path) ->
             )
 
 
-def refuse_other_preparation(
-    sources: Sequence[Source], store: StoreAppender, how: Preparation, out: Path
+def refuse_other_recipe(
+    sources: Sequence[Source], store: StoreAppender, recipe: Recipe, out: Path
 ) -> None:
-    """All recordings of a room are prepared in one way."""
+    """All recordings of a room are cleaned in one way."""
     for room in sorted({source.room for source in sources} & set(store.rooms())):
-        there = store.about(room).get("prepared", "in a way that is not noted")
-        if there != how.summary:
+        there = store.recipe(room)
+        if there is None:
             raise DataError(
-                f"{out}: room '{room}' was prepared otherwise ({there}) than asked for now "
-                f"({how.summary}); give the same options, or use another --out"
+                f"{out}: room '{room}' has no recipe that says how it was cleaned; use another "
+                "--out"
+            )
+        asked = recipe.on_receiver_of(there)
+        if different := asked.differences(there):
+            raise DataError(
+                f"{out}: room '{room}' has another recipe than asked for now "
+                f"({'; '.join(different)}); give the same options, or use another --out"
             )
 
 

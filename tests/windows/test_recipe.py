@@ -1,0 +1,111 @@
+"""Recipe: one value from packet to net, one form on disk, wrong ones refused by name."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedapa.errors import DataError
+from fedapa.windows.normalise import Normaliser
+from fedapa.windows.recipe import Recipe
+
+FULL = Recipe(
+    device="nexmon 43455c0",
+    bandwidth=20,
+    subcarriers=(-2, -1, 1, 2),
+    link_count=2,
+    gate=0.2,
+    rate=100.0,
+    longest_gap=1.0,
+    low_pass=20.0,
+    window=400,
+    stride=100,
+    decimate=2,
+    subcarrier_step=2,
+    links="stack",
+    bad_windows="drop",
+)
+
+
+@pytest.mark.parametrize("recipe", [Recipe(), FULL, Recipe(source="features")])
+def test_the_text_of_a_recipe_gives_it_back(recipe: Recipe) -> None:
+    again = Recipe.of_json(recipe.to_json(), place="a store")
+    assert again == recipe
+    assert again.to_json() == recipe.to_json()
+
+
+def test_the_normaliser_stands_beside_the_text() -> None:
+    normaliser = Normaliser(np.ones(4, np.float32), np.full(4, 2, np.float32))
+    recipe = replace(FULL, normaliser=normaliser)
+    assert "normaliser" not in recipe.document()
+    again = Recipe.of_document(recipe.document(), place="a model", normaliser=normaliser)
+    assert again == recipe != FULL
+    assert hash(again) == hash(recipe)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"view": "motion"}, "view 'motion' is unknown; known: amplitude"),
+        ({"links": "all"}, "links 'all' is unknown"),
+        ({"source": "tones"}, "source 'tones' is unknown"),
+        ({"window": 0}, "window 0 is no whole number"),
+        ({"window": True}, "window True is no whole number"),
+        ({"window": "8"}, "window '8' is no whole number"),
+        ({"stride": -1}, "stride -1 is no whole number"),
+        ({"decimate": 500}, "decimate 500 leaves nothing of a window of 400"),
+        ({"subcarriers": [1, 2]}, "no tuple of centred indices"),
+        ({"subcarriers": ()}, "no tuple of centred indices"),
+        ({"device": 5}, "device 5 is no name"),
+        ({"gate": 1.0}, "gate 1 is no share"),
+        ({"gate": "a"}, "gate a is no share"),
+        ({"rate": 0.0}, "rate 0 is no rate"),
+        ({"rate": float("nan")}, "rate nan is no rate"),
+        ({"rate": None}, "a longest gap needs a rate"),
+        ({"rate": None, "longest_gap": None}, "low-pass at 20 Hz needs even packets"),
+        ({"longest_gap": 0.0}, "longest gap 0 is no number of seconds"),
+        ({"low_pass": 50.0}, "needs more than 100 packets per second"),
+        ({"low_pass": 1e-9}, "looks at more than 10000 packets"),
+        ({"normaliser": 3}, "normaliser is a int"),
+    ],
+)
+def test_a_recipe_that_cannot_be_says_why(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        replace(FULL, **changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "its recipe is no JSON"),
+        ("[" * 100_000, "its recipe is no JSON"),
+        ("[]", "its recipe is .*, no table"),
+        ("{}", "recipe version None, this fedapa reads 1"),
+        ('{"version": 1, "windw": 8}', "unknown key 'windw'; did you mean 'window'"),
+        ('{"version": 1, "window": null, "gate": null}', "gate None is no share"),
+        (json.dumps({"version": 1, "subcarriers": ["a"]}), "no tuple of centred indices"),
+    ],
+)
+def test_a_text_that_is_none_says_why(text: str, words: str) -> None:
+    with pytest.raises(DataError, match=f"rooms.h5: .*{words}|rooms.h5: {words}"):
+        Recipe.of_json(text, place="rooms.h5")
+
+
+def test_differences_are_named_field_by_field() -> None:
+    assert FULL.differences(FULL) == []
+    other = replace(FULL, rate=50.0, subcarriers=(1, 2, 3))
+    assert other.differences(FULL) == [
+        "subcarriers 3 from 1 to 3 instead of 4 from -2 to 2",
+        "rate 50 instead of 100",
+    ]
+    left_out = Recipe(rate=50.0)
+    assert left_out.differences(Recipe(rate=50.0, longest_gap=0.5)) == []
+
+
+def test_the_delay_of_the_filters_is_stated() -> None:
+    """Decimation by 2 looks 20 packets ahead; a low-pass at 20 of 100 Hz ⌈1.65 · 5⌉ = 9."""
+    assert (FULL.margin, FULL.reach) == (20, 9)
+    assert FULL.delay == pytest.approx(0.29)
+    assert Recipe(window=5).delay == 0
