@@ -140,29 +140,3 @@ def test_every_dependency_has_a_reason() -> None:
     for requirement in wanted:
         name = re.split(r"[^\w-]", requirement)[0]
         assert name == "fedapa" or name in reasons, name
-
-
-def test_the_algorithm_in_contributing_runs(tmp_path: Path) -> None:
-    """The example is a whole algorithm: put into a package of its own, it trains."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
-    namespace: dict[str, object] = {"__name__": "headstep"}
-    exec(compile(code, "CONTRIBUTING.md", "exec"), namespace)
-    from fedapa.algorithms.algorithm import Algorithm, Round
-    from fedapa.randomness import Key
-
-    kind = namespace["HeadStep"]
-    assert isinstance(kind, type)
-    assert issubclass(kind, Algorithm)
-    algorithm = kind(step=0.25)
-    import numpy as np
-
-    uploads = {
-        room: {"head": {"classifier.bias": np.full(2, value, np.float32)}}
-        for room, value in (("a", 1.0), ("b", 3.0))
-    }
-    here = Round(1, 2, Key(0))
-    state = algorithm.merge({}, uploads, here)
-    assert state["head"]["classifier.bias"].tolist() == [2.0, 2.0]  # type: ignore[index, call-overload]
-    moved = algorithm.merge(state, {"a": {"head": {"classifier.bias": np.full(2, 6.0)}}}, here)
-    assert moved["head"]["classifier.bias"].tolist() == [3.0, 3.0]  # type: ignore[index, call-overload]

@@ -71,8 +71,7 @@ def test_the_command_needs_no_flags(tmp_path: Path) -> None:
 
 
 def test_the_sizes_of_other_rooms(make_store: MakeStore, tmp_path: Path) -> None:
-    """One line fits every experiment, also those that train nothing."""
-    usual = ("--preset", "smoke", "--data", make_store(), "--seeds", "3", "--resume", "--json")
+    usual = ("--preset", "smoke", "--data", make_store(), "--json")
     usual = (*usual, "--set", "data.window=16", "--out", tmp_path)
     found = json.loads(fedapa("reproduce", "table3", *usual).stdout)
     assert found["paper"]["fedapa"]["by_formula"] == 150_528
@@ -87,3 +86,9 @@ def test_the_sizes_of_other_rooms(make_store: MakeStore, tmp_path: Path) -> None
     assert "real data: rooms.h5" in (tmp_path / "table3" / "table3.md").read_text()
     assert "real data: rooms.h5" in (tmp_path / "fig4" / "fig4.md").read_text()
     assert (tmp_path / "fig4" / "fig4.png").is_file()
+
+
+@pytest.mark.parametrize("name", ["table3", "fig4", "architectures"])
+@pytest.mark.parametrize("option", [("--seeds", "3"), ("--resume",)])
+def test_what_trains_nothing_has_no_option_of_training(name: str, option: tuple[str, ...]) -> None:
+    assert f"No such option: {option[0]}" in fedapa("reproduce", name, *option, code=2).stderr

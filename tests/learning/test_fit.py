@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from fedapa.algorithms.algorithm import Algorithm, Round
 from fedapa.errors import RunError
 from fedapa.learning.fit import Training, cross_entropy, fit
+from fedapa.payload import encode
 from fedapa.randomness import Key
 from tests.conftest import MakeRooms
 
@@ -59,3 +61,17 @@ def test_training_learns(make_rooms: MakeRooms) -> None:
     first = fit(model, room, cross_entropy, training, key=Key(0)).losses["loss"]
     last = fit(model, room, cross_entropy, replace(training, epochs=10), key=Key(1)).losses["loss"]
     assert last < first
+
+
+def test_two_nets_of_a_room_have_a_momentum_each(make_rooms: MakeRooms) -> None:
+    """A second net is trained as if it were the only one; the first is not touched by it."""
+    room, here = make_rooms()[0], Round(1, 2, Key(0))
+    algorithm = Algorithm(training=Training(learning_rate=0.1, batch_size=4, keep_momentum=True))
+    alone = algorithm.join(room, Key(0))
+    both = {**alone, "personal": alone["model"]}
+    for _ in range(2):
+        _, alone, _ = algorithm.fit(room, alone, here, cross_entropy)
+        _, both, _ = algorithm.fit(room, both, here, cross_entropy, net="personal")
+    assert encode({"net": both["personal"]}) == encode({"net": alone["model"]})
+    assert encode(both["momentum"]["personal"]) == encode(alone["momentum"]["model"])
+    assert encode({"net": both["model"]}) == encode({"net": algorithm.join(room, Key(0))["model"]})

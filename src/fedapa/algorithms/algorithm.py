@@ -196,10 +196,10 @@ class Algorithm:
         """The net that is trained, with its initial weights."""
         return room.build()
 
-    def model(self, room: Room, state: RoomState) -> Model:
-        """The net that is trained, with the weights that the state holds."""
+    def model(self, room: Room, state: RoomState, *, net: str = "model") -> Model:
+        """The net that is trained, with the weights that the state holds by the name ``net``."""
         model = self.build(room)
-        load_weights(model, cast(NamedArrays, state["model"]))
+        load_weights(model, cast(NamedArrays, state[net]))
         return model
 
     def fit(
@@ -209,22 +209,25 @@ class Algorithm:
         round: Round,
         objective: Objective,
         *,
+        net: str = "model",
         part: Part = "all",
         epochs: int | None = None,
     ) -> tuple[Model, RoomState, dict[str, float]]:
-        """Train the state's net on an objective; the batches depend on room and round only.
+        """Train a net of the state on an objective; the batches depend on room and round only.
 
         Args:
             room: whose windows.
-            state: holds the net.
+            state: holds the net, and every net's momentum where it is kept.
             round: draws the batches.
             objective: what to minimise.
+            net: the name of the net's weights in the state; a room may have several.
             part: what of the net to train; another part draws other batches.
             epochs: instead of the plan's.
         """
-        model = self.model(room, state)
+        model = self.model(room, state, net=net)
         key = round.key / "room" / room.name / "batches"
-        carried = dict(cast(NamedArrays, state.get("momentum", {})))
+        momentum = dict(cast(Mapping[str, NamedArrays], state.get("momentum", {})))
+        carried = momentum.get(net, {})
         result = fit(
             model,
             room,
@@ -234,9 +237,9 @@ class Algorithm:
             momentum=carried,
             part=part,
         )
-        new = {**state, "model": weights_of(model)}
+        new = {**state, net: weights_of(model)}
         if self.training.keep_momentum:
-            new["momentum"] = {**carried, **result.momentum}
+            new["momentum"] = {**momentum, net: {**carried, **result.momentum}}
         return model, new, dict(result.losses)
 
 

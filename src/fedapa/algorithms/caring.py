@@ -7,10 +7,9 @@ participants', else 0.3. Unlike FedAvg a room is scored with its net after the l
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
-from pydantic import Field
 
 from fedapa.algorithms.algorithm import (
     Group,
@@ -23,7 +22,7 @@ from fedapa.algorithms.algorithm import (
 )
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.errors import RosterError
-from fedapa.learning.tree import NamedArrays, load_weights
+from fedapa.learning.fit import Share
 from fedapa.models.model import Model
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
@@ -44,7 +43,7 @@ class Caring(FedAvg):
     group: ClassVar[Group] = "paper"
     look: ClassVar[int | None] = 5
 
-    low: Annotated[float, Field(gt=0, le=1)] = 0.3
+    low: Share = 0.3
     """a_i of rooms below the mean; 1 makes a plain mean over rooms."""
 
     def open(self, roster: Roster, key: Key) -> ServerState:
@@ -71,9 +70,7 @@ class Caring(FedAvg):
 
     def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
         """The net after the room's last local step."""
-        model = self.build(room)
-        load_weights(model, cast(NamedArrays, state.get("trained", state["model"])))
-        return model
+        return self.model(room, state, net="trained" if "trained" in state else "model")
 
     def train(
         self, room: Room, state: RoomState, round: Round

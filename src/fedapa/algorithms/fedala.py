@@ -7,11 +7,10 @@ W begins at 1 (which is FedAvg) and is kept from round to round.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -19,7 +18,7 @@ from torch.nn import functional as F
 from fedapa.algorithms.algorithm import Payload, Report, RoomState, Roster, Round, ServerState
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.errors import RosterError
-from fedapa.learning.fit import NotNegative, Positive, PositiveInteger
+from fedapa.learning.fit import NotNegative, Positive, PositiveInteger, Share
 from fedapa.learning.tree import NamedArrays
 from fedapa.payload import Array
 from fedapa.randomness import Key
@@ -44,7 +43,7 @@ class FedALA(FedAvg):
 
     mixing_rate: NotNegative = 1.0
     """η of W; 0 keeps W at 1, which is FedAvg."""
-    mixing_share: Annotated[float, Field(gt=0, le=1)] = 0.8
+    mixing_share: Share = 0.8
     """Share of the train windows that W is learned on."""
     tensors: PositiveInteger = 2
     """p: so many parameter tensors from the end are mixed; 2 is the classifier."""

@@ -94,7 +94,8 @@ class Moon(FedAvg):
         if self.contrast == 0:
             return cross_entropy
         merged = self.model(room, state).eval()
-        previous = self.model(room, {"model": state.get("previous", state["model"])}).eval()
+        last = "previous" if "previous" in state else "model"
+        previous = self.model(room, state, net=last).eval()
 
         def contrasted(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
             logits, embedding = model(windows)

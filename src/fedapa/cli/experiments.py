@@ -90,20 +90,6 @@ def compare(
     _print_reproduced(done, as_json)
 
 
-Counted = Annotated[
-    int,
-    typer.Option(
-        "--seeds",
-        min=1,
-        help="So that one line fits all experiments; nothing is drawn in this one.",
-    ),
-]
-Renew = Annotated[
-    bool,
-    typer.Option(
-        "--resume", help="So that one line fits all; this one takes seconds and is made anew."
-    ),
-]
 Directory = Annotated[Path, typer.Option(help="Directory of the experiments.")]
 
 
@@ -115,8 +101,6 @@ def reproduce_architectures(
     data: Source = "simulated",
     change: Changes = None,
     out: Directory = Path("runs/reproduce"),
-    _seeds: Counted = 3,
-    _resume: Renew = False,
     as_json: Json = False,
 ) -> None:
     """Parameters and FLOPs of the three nets, counted from the modules.
@@ -139,8 +123,6 @@ def reproduce_table3(
     data: Source = "simulated",
     change: Changes = None,
     out: Directory = Path("runs/reproduce"),
-    _seeds: Counted = 3,
-    _resume: Renew = False,
     as_json: Json = False,
 ) -> None:
     """Bytes per round and room of every algorithm: the paper's formula, then really encoded.
@@ -164,8 +146,6 @@ def reproduce_fig4(
     out: Annotated[
         Path, typer.Option(help="Directory of the experiments, or a picture: .png, .svg or .pdf.")
     ] = Path("runs/reproduce"),
-    _seeds: Counted = 3,
-    _resume: Renew = False,
     as_json: Json = False,
 ) -> None:
     """Windows by room and number of people: the data distribution of the six rooms.

@@ -16,7 +16,20 @@ from fedapa.models.model import Model
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 
-__all__ = ["Fit", "Objective", "Part", "Training", "cross_entropy", "fit"]
+__all__ = [
+    "Fit",
+    "NotNegative",
+    "NotNegativeInteger",
+    "Objective",
+    "Part",
+    "Positive",
+    "PositiveInteger",
+    "Share",
+    "Temperature",
+    "Training",
+    "cross_entropy",
+    "fit",
+]
 
 Objective = Callable[[Model, Tensor, Tensor], Mapping[str, Tensor]]
 """(model, windows, labels) → named losses; the one called "loss" is minimised, all are reported."""
@@ -30,6 +43,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Temperature = Annotated[float, Field(ge=1e-6)]
 """τ; infinite is allowed: it weighs everything alike."""
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1)]
 PositiveInteger = Annotated[int, Field(ge=1)]
 NotNegativeInteger = Annotated[int, Field(ge=0)]
 
