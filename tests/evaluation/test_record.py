@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fedapa.evaluation.record import JsonLines, over_rooms, summarise
+from fedapa.evaluation.results import outcome_at
 
 
 def test_lines_are_kept_whole(tmp_path: Path) -> None:
@@ -81,3 +82,36 @@ def test_second_figures_have_a_summary_of_their_own() -> None:
     assert set(found) == {"nearest"}
     assert found["nearest"]["rooms"]["a"]["accuracy"] == pytest.approx(0.25)
     assert found["nearest"]["over_rooms"]["mean"]["accuracy"] == pytest.approx(0.5)
+
+
+def test_a_room_that_was_absent_is_averaged_over_the_rounds_that_it_has() -> None:
+    """Of the last five rounds b has two: 0.2 and 0.4 give 0.3; c has none and no figure. A mean
+    over rooms is over those that have one: a's 0.5 and b's 0.3 give 0.4."""
+    moved = {"bytes_up": 10, "bytes_down": 20}
+    half = {**moved, "participated": True}
+    records: list[dict[str, Any]] = [
+        {
+            "round": number,
+            "rooms": {
+                "a": {**moved, "accuracy": 0.5},
+                **({"b": {**moved, "accuracy": 0.1 * number}} if number in (2, 4) else {}),
+                **({"b": half, "c": half} if number == 5 else {}),
+            },
+        }
+        for number in (1, 2, 3, 4, 5)
+    ]
+    names = ("a", "b", "c")
+    summary = summarise(
+        records,
+        blind={room: {"constant": {"accuracy": 0.1}} for room in names},
+        windows={room: {"train": 8, "validation": 1, "test": 2} for room in names},
+    )
+    assert summary["rooms"]["b"]["accuracy"] == pytest.approx(0.3)
+    assert summary["averaged_fewer"] == {"b": 2}
+    assert set(summary["rooms"]) == set(summary["windows"]) == {"a", "b"}
+    assert summary["over_rooms"]["mean"]["accuracy"] == pytest.approx(0.4)
+    assert summary["bytes"]["per_round_and_room"] == 30.0
+    found = outcome_at(records, 5)
+    assert found is not None
+    assert found["rooms"]["b"]["accuracy"] == pytest.approx(0.3)
+    assert over_rooms({}, {}) == {"mean": {}, "std": {}, "weighted": {}}

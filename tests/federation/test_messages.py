@@ -19,6 +19,7 @@ from tests.conftest import MakeRooms
 ROUND = Round(3, 9, Key(7) / "round" / 3)
 REQUEST = Request(download=encode({"mean": np.ones(3)}), train=True, precision="int8")
 REPLY = Reply(
+    round=3,
     scores={"accuracy": 0.1 + 0.2, "nearest.mae": 1.0},
     confusion=np.arange(9).reshape(3, 3),
     upload=b"\x00\x01",
@@ -41,6 +42,8 @@ READERS: dict[str, Callable[[bytes], Any]] = {
 def test_a_round_and_a_request_arrive_as_they_were() -> None:
     assert messages.decode_round(FRAMES["round"]) == ROUND
     assert messages.decode_request(FRAMES["request"]) == REQUEST
+    endless = Round(3, None, Key(7))
+    assert messages.decode_round(messages.encode_round(endless)) == endless
     idle = Request(download=None, train=False)
     assert messages.decode_request(messages.encode_request(idle)) == idle
 
@@ -86,6 +89,7 @@ def test_another_message_is_refused_by_name(kind: str) -> None:
         ("round", {"facts": "[" * 100_000}, "not a whole message"),
         ("request", {"facts": '{"train": 1, "keep_model": true, "precision": "int8"}'}, "train: "),
         ("request", {"download": 3}, "its download is no bytes"),
+        ("reply", {"round": None}, "which round it answers"),
         ("reply", {"scores": None}, "has no scores"),
         ("reply", {"report": {"loss": "high"}}, r"report\.loss is no number"),
         ("reply", {"confusion": np.ones(3)}, "confusion matrix is no table"),

@@ -6,11 +6,12 @@ import pytest
 
 from fedapa.algorithms.algorithm import Round
 from fedapa.algorithms.fedapa import FedAPA
-from fedapa.errors import PayloadError
+from fedapa.errors import PayloadError, RunError
 from fedapa.federation.messages import Request
 from fedapa.federation.participant import Participant
-from fedapa.payload import encode
+from fedapa.payload import Tree, encode
 from fedapa.randomness import Key
+from fedapa.rooms.room import Room
 from tests.conftest import MakeRooms
 
 
@@ -64,9 +65,64 @@ def test_another_download_is_another_request(make_rooms: MakeRooms, tmp_path: Pa
 
 
 def test_files_of_another_run_are_not_answered_from(make_rooms: MakeRooms, tmp_path: Path) -> None:
-    participant(make_rooms, tmp_path, "one").exchange(round_number(1), TRAIN)
-    with pytest.raises(PayloadError, match="state of the round before is missing"):
-        participant(make_rooms, tmp_path, "two").exchange(round_number(2), TRAIN)
+    participant(make_rooms, tmp_path / "one", "one").exchange(round_number(1), TRAIN)
+    again = participant(make_rooms, tmp_path / "one", "two").exchange(round_number(2), TRAIN)
+    fresh = participant(make_rooms, tmp_path / "new", "two").exchange(round_number(2), TRAIN)
+    assert again.upload == fresh.upload
+    assert again.scores == fresh.scores
+
+
+def test_a_room_that_missed_rounds_goes_on_from_its_newest_state(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """It is as if it had sat out; its state of round 2 stays until it has the next two."""
+    idle = Request(download=None, train=False)
+    away, sitting = participant(make_rooms, tmp_path / "a"), participant(make_rooms, tmp_path / "b")
+    for number in (1, 2):
+        for room in (away, sitting):
+            room.exchange(round_number(number), TRAIN)
+    for number in (3, 4, 5):
+        sitting.exchange(round_number(number), idle)
+    back, there = (room.exchange(round_number(6), TRAIN) for room in (away, sitting))
+    assert back.upload == there.upload
+    assert back.scores == there.scores
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
+        "round-000002.state",
+        "round-000006.state",
+    ]
+    again = away.exchange(round_number(6), idle)
+    assert again.scores == back.scores, "asked otherwise, it answers from the state before"
+
+
+def test_a_room_without_a_state_joins_alike_in_any_round(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = []
+    usual = FedAPA.join
+
+    def join(self: FedAPA, room: Room, key: Key) -> Tree:
+        keys.append(key)
+        return usual(self, room, key)
+
+    monkeypatch.setattr(FedAPA, "join", join)
+    scores = []
+    for number in (1, 7):
+        room = participant(make_rooms, tmp_path / str(number))
+        reply = room.exchange(round_number(number), TRAIN)
+        assert reply.round == number
+        scores.append(reply.scores)
+    assert scores[0] == scores[1]
+    assert keys[0] == keys[1]
+
+
+def test_a_request_of_a_round_long_past_is_refused(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    room = participant(make_rooms, tmp_path)
+    for number in (1, 2, 3):
+        room.exchange(round_number(number), TRAIN)
+    known = room.exchange(round_number(2), TRAIN)
+    assert known.round == 2, "what it remembers it tells again"
+    with pytest.raises(RunError, match="room 'room 0' has answered round 3 and is asked for round"):
+        room.exchange(round_number(1), TRAIN)
 
 
 def test_a_room_that_sits_out_is_scored_and_keeps_its_state(

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import ConfigDict
 
+from fedapa.errors import PlanError
 from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
 from fedapa.learning.tree import NamedArrays, load_weights, weights_of
 from fedapa.models.model import Model
@@ -33,6 +34,7 @@ __all__ = [
     "Roster",
     "Round",
     "ServerState",
+    "planned_rounds",
     "settings_of",
 ]
 
@@ -53,7 +55,8 @@ class Round:
     """Which round it is: counted from 1, of how many, and its random stream."""
 
     number: int
-    total: int
+    total: int | None
+    """How many rounds there will be; none where nobody has decided that."""
     key: Key
 
 
@@ -157,8 +160,19 @@ class Algorithm:
         """The state after this round's uploads, whatever their order."""
         return state
 
+    def admit(self, state: ServerState, card: RoomCard) -> ServerState:
+        """The state with one more room, between rounds; refuses it as ``open`` would."""
+        return state
+
+    def dismiss(self, state: ServerState, room: str) -> ServerState:
+        """The state without a room that left, between rounds."""
+        return state
+
     def explain(self, state: ServerState) -> dict[str, float | Array]:
-        """What is worth recording about a state: numbers, [N] per room, or [N, N] between them."""
+        """What is worth recording about a state: numbers, [N] per room, or [N, N] between them.
+
+        N are the rooms that were admitted, sorted by name.
+        """
         return {}
 
     def sets(self, state: ServerState) -> tuple[Array, Array] | None:
@@ -241,6 +255,16 @@ class Algorithm:
         if self.training.keep_momentum:
             new["momentum"] = {**momentum, net: {**carried, **result.momentum}}
         return model, new, dict(result.losses)
+
+
+def planned_rounds(title: str, round: Round) -> int:
+    """How many rounds there will be; refuses by name where an algorithm must know and cannot."""
+    if round.total is None:
+        raise PlanError(
+            f"{title} depends on the number of rounds, and this run has no last one; set rounds in "
+            "the plan, or use an algorithm that does not plan ahead, such as fedapa or fedavg"
+        )
+    return round.total
 
 
 def settings_of(algorithm: type[Algorithm]) -> dict[str, Any]:

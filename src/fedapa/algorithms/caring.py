@@ -16,15 +16,13 @@ from fedapa.algorithms.algorithm import (
     Payload,
     Report,
     RoomState,
-    Roster,
     Round,
-    ServerState,
 )
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.errors import RosterError
 from fedapa.learning.fit import Share
 from fedapa.models.model import Model
-from fedapa.randomness import Key
+from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
 __all__ = ["Caring"]
@@ -46,18 +44,18 @@ class Caring(FedAvg):
     low: Share = 0.3
     """a_i of rooms below the mean; 1 makes a plain mean over rooms."""
 
-    def open(self, roster: Roster, key: Key) -> ServerState:
-        """As FedAvg; every room needs windows to validate on."""
-        for card in roster:
-            if not card.validation:
-                raise RosterError(
-                    f"CARING weighs rooms by validation accuracy: {card.name} has no validation "
-                    "windows; set data.validation above 0, or give the room more recordings"
-                )
-        return super().open(roster, key)
+    def check(self, card: RoomCard) -> None:
+        """Every room needs windows to validate on."""
+        if not card.validation:
+            raise RosterError(
+                f"CARING weighs rooms by validation accuracy: {card.name} has no validation "
+                "windows; set data.validation above 0, or give the room more recordings"
+            )
 
     def influence(self, uploads: Mapping[str, Payload]) -> dict[str, float]:
         """a_i = 1 where the validation accuracy reaches the participants' mean, else ``low``."""
+        if not uploads:
+            return {}
         rooms = sorted(uploads)
         accuracy = np.asarray([cast(float, uploads[room]["accuracy"]) for room in rooms])
         # Equal accuracies are all good enough, whatever the rounding of their mean.

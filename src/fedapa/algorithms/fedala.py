@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from fedapa.algorithms.algorithm import Payload, Report, RoomState, Roster, Round, ServerState
+from fedapa.algorithms.algorithm import Payload, Report, RoomState, Round
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.errors import RosterError
 from fedapa.learning.fit import NotNegative, Positive, PositiveInteger, Share
 from fedapa.learning.tree import NamedArrays
 from fedapa.payload import Array
-from fedapa.randomness import Key
+from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
 __all__ = ["FedALA"]
@@ -52,16 +52,14 @@ class FedALA(FedAvg):
     longest_start: PositiveInteger = 50
     """Epochs of that first time, at most; afterwards it is one epoch a round."""
 
-    def open(self, roster: Roster, key: Key) -> ServerState:
-        """As FedAvg; refuses to mix more tensors than a net has."""
-        for card in roster:
-            trained = len(set(self.arrays(card)) - card.buffers)
-            if self.tensors > trained:
-                raise RosterError(
-                    f"FedALA with tensors = {self.tensors}: {card.name}'s net has {trained} "
-                    f"parameter tensors; use 1 to {trained}"
-                )
-        return super().open(roster, key)
+    def check(self, card: RoomCard) -> None:
+        """Refuses to mix more tensors than a net has."""
+        trained = len(set(self.arrays(card)) - card.buffers)
+        if self.tensors > trained:
+            raise RosterError(
+                f"FedALA with tensors = {self.tensors}: {card.name}'s net has {trained} "
+                f"parameter tensors; use 1 to {trained}"
+            )
 
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """Start from ŵ; in the first round there is nothing to mix."""

@@ -58,6 +58,33 @@ class FedAMP(FedAvg):
         nobody: Tree = {"heard": {}, "mixed": {}, "attention": np.eye(len(roster)), "age": age}
         return {**opened, **nobody}
 
+    def admit(self, state: ServerState, card: RoomCard) -> ServerState:
+        """As FedAvg, with a row for the room: it is alone until it has uploaded."""
+        admitted = super().admit(state, card)
+        place = sorted(cast(Tree, admitted["slots"])).index(card.name)
+        weights = cast(_Matrix, state["attention"])
+        weights = np.insert(np.insert(weights, place, 0.0, axis=0), place, 0.0, axis=1)
+        weights[place, place] = 1.0
+        age = np.insert(cast(npt.NDArray[np.int64], state["age"]), place, -1)
+        return {**admitted, "attention": weights, "age": age}
+
+    def dismiss(self, state: ServerState, room: str) -> ServerState:
+        """As FedAvg; its weights go with the room, from the mixtures with the next merge."""
+        place = sorted(cast(Tree, state["slots"])).index(room)
+        weights = cast(_Matrix, state["attention"])
+        kept: Tree = {
+            name: {
+                other: value for other, value in cast(Tree, state[name]).items() if other != room
+            }
+            for name in ("heard", "mixed")
+        }
+        return {
+            **super().dismiss(state, room),
+            **kept,
+            "attention": np.delete(np.delete(weights, place, axis=0), place, axis=1),
+            "age": np.delete(cast(npt.NDArray[np.int64], state["age"]), place),
+        }
+
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """u_i, once the room has uploaded."""
         mixed = cast(Mapping[str, NamedArrays], state["mixed"])

@@ -32,10 +32,10 @@ from fedapa.algorithms.prototype_sets import (
     PrototypeExchange,
     full_set,
     heard_sets,
+    is_heard,
     measure,
     sample_shares,
     stored_sets,
-    take_in,
 )
 from fedapa.learning.fit import (
     NotNegative,
@@ -146,8 +146,7 @@ class FedAPA(PrototypeExchange):
         index = cast(Mapping[str, int], state["rooms"])[room]
         payload: Payload = {
             "mixture": cast(Floats, state["mixture"])[index],
-            # Checkpoints of earlier versions do not have it.
-            "known": state["known"] if "known" in state else _known(cast(Mask, state["present"])),
+            "known": state["known"],
         }
         if self.peers == "none":
             return payload
@@ -159,20 +158,19 @@ class FedAPA(PrototypeExchange):
         drawn = np.sort(stream.choice(heard, self.peers, replace=False))
         return {**payload, "clients": padded[drawn], "drawn_of": len(heard)}
 
-    def merge(
-        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
-    ) -> ServerState:
-        """Take in the sets that came, keep the last of rooms that were absent, mix, then pad."""
-        if self.is_alone:
-            return state
-        new = take_in(state, uploads)
-        prototypes, present = stored_sets(new)
-        behind = cast(Array, new["counts"]) if self.padding == "counts" else None
+    def mixed(self, state: ServerState) -> ServerState:
+        """Q of every room and the padded sets: mix the sets as they came, then pad copies."""
+        if not is_heard(state):
+            made = ("mixture", "padded", "known")
+            return {name: value for name, value in state.items() if name not in made}
+        prototypes, present = stored_sets(state)
+        behind = cast(Array, state["counts"]) if self.padding == "counts" else None
         padded = pad_prototypes(prototypes, present, behind)
         # Rows a room does not hold are the same mean in its mixture and in its own set.
         mixture = np.where(present[:, :, None], self._mix(prototypes, present), padded)
         # Once a round: over the sets of all rooms it would take each of N downloads N steps.
-        return {**new, "mixture": mixture, "padded": padded, "known": _known(present)}
+        known: Mask = np.any(present, axis=0)
+        return {**state, "mixture": mixture, "padded": padded, "known": known}
 
     def _mix(self, prototypes: Floats, present: Mask) -> Array:
         """Q [N, C, D] for the classes that a room holds."""
@@ -204,6 +202,11 @@ class FedAPA(PrototypeExchange):
         }
 
     # ---- room half ----------------------------------------------------------------------------
+
+    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
+        """Keep what the server sent; where peers left, a sample of them may be all again."""
+        old = {name: value for name, value in state.items() if name != "drawn_of"}
+        return {**(old if download else state), **download}
 
     def train(
         self, room: Room, state: RoomState, round: Round
@@ -264,17 +267,11 @@ class FedAPA(PrototypeExchange):
         sets = np.array(cast(Floats, state.get("clients", nobody)))  # (N − 1, C, D) or (k, C, D)
         shares = None
         if self.peers not in ("others", "none") and "own" in state:
-            if "drawn_of" in state:  # rooms once heard stay so: a sample never becomes all again
+            if "drawn_of" in state:
                 shares = sample_shares(len(sets), of=cast(int, state["drawn_of"]))
             # A room's own padded rows are the mixture's: eq:padding gives both the same mean.
             sets = np.concatenate([sets, full_set(state, mixture)[None]])  # (N, C, D)
         return _Targets(mixture, sets, shares, np.array(cast(Mask, state["known"])))
-
-
-def _known(present: Mask) -> Mask:
-    """[C], the classes that anybody holds."""
-    known: Mask = np.any(present, axis=0)
-    return known
 
 
 # ---- its control, and the settings that comparisons call by a name of their own ------------------

@@ -67,6 +67,9 @@ class FedAvg(Algorithm):
         """The arrays that never leave a room."""
         return frozenset()
 
+    def check(self, card: RoomCard) -> None:
+        """Refuse a room that cannot be served, whoever the others are."""
+
     def influence(self, uploads: Mapping[str, Payload]) -> dict[str, float]:
         """The weight of each participant in the mean: n_i."""
         return {room: float(cast(int, upload["windows"])) for room, upload in uploads.items()}
@@ -79,10 +82,10 @@ class FedAvg(Algorithm):
 
     def open(self, roster: Roster, key: Key) -> ServerState:
         """Who shares which array with whom: a slot for each (room, array)."""
-        if self.sharing == "all":
-            self._refuse_unequal(roster)
-        slots = {card.name: self._slots(card) for card in roster}
-        self._refuse_mixed_slots(roster, slots)
+        slots: dict[str, dict[str, str]] = {}
+        shapes: dict[str, str] = {}
+        for card in roster:
+            self._share(slots, shapes, card)
         partners = _partners(slots)
         if len(slots) > 1 and not partners.any():
             first, second = sorted(slots)[:2]
@@ -91,7 +94,53 @@ class FedAvg(Algorithm):
                 f"{first} is shared with {second} or any other room; use another "
                 "sharing, equal nets, or algorithm = 'fedapa'"
             )
-        return {"slots": slots, "partners": partners, "merged": {}}
+        return {"slots": slots, "shapes": shapes, "partners": partners, "merged": {}}
+
+    def admit(self, state: ServerState, card: RoomCard) -> ServerState:
+        """Slots for one more room; it starts from what is merged in them."""
+        slots = {**cast(dict[str, dict[str, str]], state["slots"])}
+        shapes = {**cast(dict[str, str], state["shapes"])}
+        self._share(slots, shapes, card)
+        return {**state, "slots": slots, "shapes": shapes, "partners": _partners(slots)}
+
+    def dismiss(self, state: ServerState, room: str) -> ServerState:
+        """The slots of the rooms that stay, and what is merged in them."""
+        slots = {**cast(dict[str, dict[str, str]], state["slots"])}
+        del slots[room]
+        held = {slot for names in slots.values() for slot in names.values()}
+        kept = {
+            name: {slot: value for slot, value in cast(Tree, state[name]).items() if slot in held}
+            for name in ("shapes", "merged")
+        }
+        return {**state, **kept, "slots": slots, "partners": _partners(slots)}
+
+    def _share(
+        self, slots: dict[str, dict[str, str]], shapes: dict[str, str], card: RoomCard
+    ) -> None:
+        """Give a room its slots beside those that are taken; refuses nets that do not fit."""
+        self.check(card)
+        mine = self._slots(card)
+        given = {name: str(tuple(shape)) for name, shape in self.arrays(card).items()}
+        if self.sharing == "all" and slots:
+            first = min(slots)
+            theirs = {name: shapes[slot] for name, slot in slots[first].items()}
+            for name in sorted({*theirs, *mine}):
+                if (own := given[name] if name in mine else None) != theirs.get(name):
+                    raise RosterError(
+                        f"{self.title} with sharing = 'all' needs equal shapes: {card.name}'s "
+                        f"{name} is {own or 'absent'}, {first}'s is {theirs.get(name, 'absent')}; "
+                        "use sharing = 'architecture' or algorithm = 'fedapa'"
+                    )
+        for name, slot in mine.items():
+            # Nets of one name may still differ, e.g. by their number of features.
+            if shapes.setdefault(slot, given[name]) != given[name]:
+                owner = next(room for room in sorted(slots) if slot in slots[room].values())
+                raise RosterError(
+                    f"{self.title} with sharing = '{self.sharing}': {card.name}'s {name} is "
+                    f"{given[name]}, {owner}'s is {shapes[slot]}; use sharing = 'matching' or "
+                    "algorithm = 'fedapa'"
+                )
+        slots[card.name] = mine
 
     def _slots(self, card: RoomCard) -> dict[str, str]:
         """Array name → slot; arrays in one slot are averaged."""
@@ -102,32 +151,6 @@ class FedAvg(Algorithm):
         if self.sharing == "head":
             names = [name for name in names if name.startswith("classifier.")]
         return {name: f"{name} {'x'.join(map(str, shapes[name]))}" for name in names}
-
-    def _refuse_mixed_slots(self, roster: Roster, slots: Mapping[str, Mapping[str, str]]) -> None:
-        """Nets of one name may still differ, e.g. by their number of features."""
-        first: dict[str, tuple[str, tuple[int, ...]]] = {}
-        for card in roster:
-            shapes = self.arrays(card)
-            for name, slot in slots[card.name].items():
-                owner, shape = first.setdefault(slot, (card.name, tuple(shapes[name])))
-                if tuple(shapes[name]) != shape:
-                    raise RosterError(
-                        f"{self.title} with sharing = '{self.sharing}': {card.name}'s {name} is "
-                        f"{tuple(shapes[name])}, {owner}'s is {shape}; use sharing = 'matching' or "
-                        "algorithm = 'fedapa'"
-                    )
-
-    def _refuse_unequal(self, roster: Roster) -> None:
-        first, *others = roster
-        for other in others:
-            for name in sorted({*first.shapes, *other.shapes}):
-                mine, theirs = first.shapes.get(name), other.shapes.get(name)
-                if mine != theirs:
-                    raise RosterError(
-                        f"{self.title} with sharing = 'all' needs equal shapes: {other.name}'s "
-                        f"{name} is {theirs or 'absent'}, {first.name}'s is {mine or 'absent'}; "
-                        "use sharing = 'architecture' or algorithm = 'fedapa'"
-                    )
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """The merged arrays of this room's slots, once there are any."""

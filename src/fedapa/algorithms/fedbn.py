@@ -7,10 +7,9 @@ type of the module and not by its name, are never uploaded.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedapa.algorithms.algorithm import Dimensions, Roster, ServerState
+from fedapa.algorithms.algorithm import Dimensions
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.errors import RosterError
-from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 
 __all__ = ["FedBN"]
@@ -33,15 +32,13 @@ class FedBN(FedAvg):
         """Everything but BatchNorm's."""
         return "2·(Σw − ΣBN)", 2 * (sizes.parameters - sizes.batch_norm)
 
-    def open(self, roster: Roster, key: Key) -> ServerState:
-        """As FedAvg; refuses nets without BatchNorm, on which it would silently be FedAvg."""
-        for card in roster:
-            if not card.norms:
-                raise RosterError(
-                    f"FedBN keeps BatchNorm in the room, and {card.name}'s net "
-                    f"'{card.architecture}' has none; use algorithm = 'fedavg' or a net with one"
-                )
-        return super().open(roster, key)
+    def check(self, card: RoomCard) -> None:
+        """Refuses nets without BatchNorm, on which it would silently be FedAvg."""
+        if not card.norms:
+            raise RosterError(
+                f"FedBN keeps BatchNorm in the room, and {card.name}'s net "
+                f"'{card.architecture}' has none; use algorithm = 'fedavg' or a net with one"
+            )
 
     def private(self, card: RoomCard) -> frozenset[str]:
         """Every array of a BatchNorm."""

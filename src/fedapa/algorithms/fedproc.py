@@ -22,21 +22,26 @@ from fedapa.algorithms.algorithm import (
     Roster,
     Round,
     ServerState,
+    planned_rounds,
 )
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.algorithms.prototype_sets import (
     Floats,
     Mask,
+    admit_set,
+    average_sets,
+    dismiss_set,
     measure,
     open_sets,
     stored_sets,
-    take_in_and_average,
+    take_in,
 )
 from fedapa.learning.fit import Objective, PositiveInteger, Temperature, cross_entropy
 from fedapa.learning.losses import prototype_contrast
 from fedapa.models.model import Model
 from fedapa.payload import Array
 from fedapa.randomness import Key
+from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
 __all__ = ["FedProc"]
@@ -82,7 +87,15 @@ class FedProc(FedAvg):
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
         """The weighted mean of weights; the sets that came beside those of absent rooms."""
-        return super().merge(take_in_and_average(state, uploads), uploads, round)
+        return super().merge(average_sets(take_in(state, uploads)), uploads, round)
+
+    def admit(self, state: ServerState, card: RoomCard) -> ServerState:
+        """As FedAvg, with a row for the room's set."""
+        return average_sets(admit_set(super().admit(state, card), card, self.title))
+
+    def dismiss(self, state: ServerState, room: str) -> ServerState:
+        """As FedAvg; its set goes with the room."""
+        return average_sets(dismiss_set(super().dismiss(state, room), room))
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
         """As FedAvg, and how old each room's set is."""
@@ -127,4 +140,4 @@ class FedProc(FedAvg):
 
 def contrast_share(round: Round) -> float:
     """α_t = 1 − (t − 1)/max(T − 1, 1): 1 in the first round, 0 in the last."""
-    return 1 - (round.number - 1) / max(round.total - 1, 1)
+    return 1 - (round.number - 1) / max(planned_rounds(FedProc.title, round) - 1, 1)

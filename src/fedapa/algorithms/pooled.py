@@ -4,6 +4,7 @@ One room holds all train windows (rooms/pool.py) and trains on them; every room 
 resulting net on its own test windows. Unlike FedAvg there is nothing to average.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
@@ -24,6 +25,7 @@ from fedapa.errors import RosterError
 from fedapa.learning.fit import cross_entropy
 from fedapa.learning.tree import NamedArrays
 from fedapa.randomness import Key
+from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
 __all__ = ["Pooled"]
@@ -49,14 +51,23 @@ class Pooled(Algorithm):
                 f"Pooled trains on everybody's windows, and {roster[0].name} has only its own: it "
                 "runs in one process with all rooms; over a network use algorithm = 'fedavg'"
             )
+        state: ServerState = {
+            "net": _net(holders[0]),
+            "arrays": _arrays(holders[0]),
+            "merged": {},
+        }
         for card in roster:
-            if dict(card.shapes) != dict(holders[0].shapes):
-                raise RosterError(
-                    f"Pooled is one net for all: {card.name} has '{card.architecture}' with "
-                    f"{card.classes} classes, {holders[0].name} '{holders[0].architecture}' with "
-                    f"{holders[0].classes}; give all rooms one architecture and one class list"
-                )
-        return {"merged": {}}
+            state = self.admit(state, card)
+        return state
+
+    def admit(self, state: ServerState, card: RoomCard) -> ServerState:
+        """One net for all; refuses a room with another."""
+        if _arrays(card) != state["arrays"]:
+            raise RosterError(
+                f"Pooled is one net for all: {card.name} has {_net(card)}, the room that trains "
+                f"has {state['net']}; give all rooms one architecture and one class list"
+            )
+        return state
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """The net, once it was trained."""
@@ -83,3 +94,14 @@ class Pooled(Algorithm):
         _, state, report = self.fit(room, state, round, cross_entropy)
         weights = cast(NamedArrays, state["model"])
         return state, {"weights": {name: np.array(weights[name]) for name in weights}}, report
+
+
+def _net(card: RoomCard) -> str:
+    """A room's net in words."""
+    weights = sum(math.prod(shape) for shape in card.shapes.values())
+    return f"'{card.architecture}' with {card.classes} classes and {weights:,} weights"
+
+
+def _arrays(card: RoomCard) -> str:
+    """Its arrays, so that they compare."""
+    return repr(sorted((name, tuple(shape)) for name, shape in card.shapes.items()))

@@ -25,20 +25,24 @@ from fedapa.learning.prototypes import class_prototypes, mean_prototypes
 from fedapa.models.model import Model, unit
 from fedapa.payload import Array
 from fedapa.randomness import Key
+from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
 __all__ = [
     "Floats",
     "Mask",
     "PrototypeExchange",
+    "admit_set",
+    "average_sets",
+    "dismiss_set",
     "full_set",
     "heard_sets",
+    "is_heard",
     "measure",
     "open_sets",
     "sample_shares",
     "stored_sets",
     "take_in",
-    "take_in_and_average",
 ]
 
 Floats = npt.NDArray[np.float32]
@@ -71,7 +75,19 @@ class PrototypeExchange(Algorithm):
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
         """The sets that came, the last ones of rooms that were absent, and their mean."""
-        return state if self.is_alone else take_in_and_average(state, uploads)
+        return state if self.is_alone else self.mixed(take_in(state, uploads))
+
+    def admit(self, state: ServerState, card: RoomCard) -> ServerState:
+        """A row for the room's set, which nobody has heard of yet."""
+        return self.mixed(admit_set(state, card, self.title))
+
+    def dismiss(self, state: ServerState, room: str) -> ServerState:
+        """Its set goes with the room."""
+        return self.mixed(dismiss_set(state, room))
+
+    def mixed(self, state: ServerState) -> ServerState:
+        """The state with what the server makes of the sets in it; of no set it makes nothing."""
+        return average_sets(state)
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
         """How old each room's set is, where there are any."""
@@ -90,12 +106,7 @@ def open_sets(roster: Roster, title: str) -> ServerState:
     """The state before anybody has uploaded; refuses rooms whose embeddings cannot be compared."""
     first = roster[0]
     for card in roster:
-        if (card.classes, card.width) != (first.classes, first.width):
-            raise RosterError(
-                f"{title} compares embeddings: {card.name} has {card.classes} classes and width "
-                f"{card.width}, {first.name} {first.classes} and {first.width}; give all rooms "
-                "one class list and one width"
-            )
+        _refuse_unequal(card, title, first.name, first.classes, first.width)
     rooms = len(roster)
     return {
         "rooms": {name: index for index, name in enumerate(sorted(card.name for card in roster))},
@@ -104,6 +115,39 @@ def open_sets(roster: Roster, title: str) -> ServerState:
         "present": np.zeros((rooms, first.classes), bool),
         "age": np.full(rooms, -1, np.int64),  # rounds since the last upload; −1 never
     }
+
+
+def _refuse_unequal(card: RoomCard, title: str, other: str, classes: int, width: int) -> None:
+    if (card.classes, card.width) != (classes, width):
+        raise RosterError(
+            f"{title} compares embeddings: {card.name} has {card.classes} classes and width "
+            f"{card.width}, {other} {classes} and {width}; give all rooms one class list and one "
+            "width"
+        )
+
+
+_ROWS = ("prototypes", "counts", "present", "age")
+"""What has a row for each room, sorted by name."""
+
+
+def admit_set(state: ServerState, card: RoomCard, title: str) -> ServerState:
+    """The state with an empty row for one more room."""
+    rooms = sorted(cast(Mapping[str, int], state["rooms"]))
+    prototypes = cast(Floats, state["prototypes"])
+    _refuse_unequal(card, title, rooms[0] if rooms else "the run", *prototypes.shape[1:])
+    names = sorted([*rooms, card.name])
+    place = names.index(card.name)
+    rows = {name: np.insert(cast(Array, state[name]), place, 0, axis=0) for name in _ROWS}
+    rows["age"][place] = -1
+    return {**state, **rows, "rooms": {name: index for index, name in enumerate(names)}}
+
+
+def dismiss_set(state: ServerState, room: str) -> ServerState:
+    """The state without a room's row."""
+    rooms = cast(Mapping[str, int], state["rooms"])
+    rows = {name: np.delete(cast(Array, state[name]), rooms[room], axis=0) for name in _ROWS}
+    names = sorted(set(rooms) - {room})
+    return {**state, **rows, "rooms": {name: index for index, name in enumerate(names)}}
 
 
 def take_in(state: ServerState, uploads: Mapping[str, Payload]) -> ServerState:
@@ -132,11 +176,17 @@ def take_in(state: ServerState, uploads: Mapping[str, Payload]) -> ServerState:
     }
 
 
-def take_in_and_average(state: ServerState, uploads: Mapping[str, Payload]) -> ServerState:
-    """``take_in``, and the mean p̄ [C, D] of the sets with the classes that anybody holds [C]."""
-    new = take_in(state, uploads)
-    mean = mean_prototypes(*stored_sets(new))
-    return {**new, "mean": mean, "known": np.any(cast(Mask, new["present"]), axis=0)}
+def average_sets(state: ServerState) -> ServerState:
+    """The state with the mean p̄ [C, D] of its sets and the classes that anybody holds [C]."""
+    if not is_heard(state):
+        return {name: value for name, value in state.items() if name not in ("mean", "known")}
+    mean = mean_prototypes(*stored_sets(state))
+    return {**state, "mean": mean, "known": np.any(cast(Mask, state["present"]), axis=0)}
+
+
+def is_heard(state: ServerState) -> bool:
+    """Whether any room that is here has ever uploaded its set."""
+    return bool((cast(npt.NDArray[np.int64], state["age"]) >= 0).any())
 
 
 def heard_sets(state: ServerState, *, apart_from: str) -> Mask:

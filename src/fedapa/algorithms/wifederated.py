@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedapa.algorithms.algorithm import Algorithm, Group, RoomState, Round
+from fedapa.algorithms.algorithm import Algorithm, Group, RoomState, Round, planned_rounds
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.algorithms.local import Local
 from fedapa.evaluation.record import LAST
@@ -50,7 +50,7 @@ class FineTuned(Algorithm):
 
     def is_due(self, round: Round) -> bool:
         """Whether this exchange, which scores the round before it, scores a copy."""
-        return round.number - 1 in (self.scored_rounds(round.total) or ())
+        return round.number - 1 in (self.scored_rounds(planned_rounds(self.title, round)) or ())
 
     def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
         """The fine-tuned copy where a figure is read, else the net as it is."""

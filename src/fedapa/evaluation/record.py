@@ -3,6 +3,9 @@
 A line holds what round t did (losses, λ, bytes) and how good the result was (the score of the
 state after its merge). Seconds stand in a file of their own: everything here is the same for the
 same seed on the same machine.
+
+A room may be absent: its entry then has no score, or it has no entry at all. Every mean here is
+over what there is, and says so where that differs from room to room.
 """
 
 import json
@@ -17,7 +20,7 @@ import numpy as np
 
 from fedapa.evaluation.metrics import METRICS
 
-__all__ = ["JsonLines", "average", "dump", "over_rooms", "summarise"]
+__all__ = ["LAST", "JsonLines", "average", "dump", "over_rooms", "scored_rounds", "summarise"]
 
 LAST = 5
 """Rounds that a reported figure is the mean of."""
@@ -63,22 +66,36 @@ class JsonLines:
 def average(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of each metric over rounds."""
     return {
-        metric: float(np.mean([each[metric] for each in scores]))
+        metric: float(np.mean([score[metric] for score in scores]))
         for metric in METRICS
-        if all(metric in each for each in scores)
+        if all(metric in score for score in scores)
     }
+
+
+def scored_rounds(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, float]]]:
+    """By room its entries with a score, in order; rooms that have none are not in it."""
+    rooms = sorted({room for record in records for room in record["rooms"]})
+    entries = {
+        room: [
+            record["rooms"][room]
+            for record in records
+            if "accuracy" in record["rooms"].get(room, {})
+        ]
+        for room in rooms
+    }
+    return {room: scored for room, scored in entries.items() if scored}
 
 
 def over_rooms(
     scores: Mapping[str, Mapping[str, float]], weights: Mapping[str, int]
 ) -> dict[str, dict[str, float]]:
     """Mean and standard deviation over rooms, and the mean weighted by their test windows."""
-    rooms = sorted(scores)
+    rooms = sorted(room for room in scores if scores[room])
     share = np.asarray([weights[room] for room in rooms], np.float64)
     columns = {
         metric: np.asarray([scores[room][metric] for room in rooms])
         for metric in METRICS
-        if all(metric in scores[room] for room in rooms)
+        if rooms and all(metric in scores[room] for room in rooms)
     }
     return {
         "mean": {metric: float(values.mean()) for metric, values in columns.items()},
@@ -97,27 +114,30 @@ def summarise(
 ) -> dict[str, Any]:
     """The figures of a run: the mean of the last five rounds, never the best one.
 
+    A room that has no score in some of them is averaged over the others; ``averaged_fewer`` then
+    says over how many. A room without any has no figure.
+
     Args:
         records: the lines of all rounds.
         blind: room → predictor → metrics, from ``blind_scores``.
         windows: room → part → number of windows.
     """
     last = records[-LAST:]
-    rooms = {
-        room: average([record["rooms"][room] for record in last])
-        for record in last[-1:]
-        for room in record["rooms"]
-    }
+    entries = scored_rounds(last)
+    rooms = {room: average(scored) for room, scored in entries.items()}
+    fewer = {room: len(scored) for room, scored in entries.items() if len(scored) < len(last)}
     tested = {room: windows[room]["test"] for room in rooms}
-    seconds = {name: _second(last, name, tested) for name in _second_names(last)}
+    seconds = {name: _second(entries, name, tested) for name in _second_names(entries)}
     predictors = sorted({name for room in blind.values() for name in room})
     moved = {
         way: sum(entry[way] for record in records for entry in record["rooms"].values())
         for way in ("bytes_up", "bytes_down")
     }
+    pairs = sum(len(record["rooms"]) for record in records)
     return {
         "rounds": len(records),
         "averaged_rounds": [record["round"] for record in last],
+        **({"averaged_fewer": fewer} if fewer else {}),
         "rooms": rooms,
         "over_rooms": over_rooms(rooms, tested),
         "also": seconds,
@@ -129,30 +149,30 @@ def summarise(
         "windows": {room: dict(windows[room]) for room in rooms},
         "bytes": {
             **moved,
-            "per_round_and_room": math.fsum(moved.values()) / (len(records) * len(rooms)),
+            "per_round_and_room": math.fsum(moved.values()) / max(1, pairs),
         },
     }
 
 
-def _second_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The second figures that every room has in every record: the x of "x.accuracy"."""
-    keys = [set(entry) for record in records for entry in record["rooms"].values()]
+def _second_names(entries: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
+    """The second figures that every score of every room has: the x of "x.accuracy"."""
+    keys = [set(entry) for scored in entries.values() for entry in scored]
     everywhere = set.intersection(*keys) if keys else set()
     return sorted(key.removesuffix(".accuracy") for key in everywhere if ".accuracy" in key)
 
 
 def _second(
-    records: Sequence[Mapping[str, Any]], name: str, weights: Mapping[str, int]
+    entries: Mapping[str, Sequence[Mapping[str, float]]], name: str, weights: Mapping[str, int]
 ) -> dict[str, Any]:
     rooms = {
         room: average(
             [
                 {
-                    metric: record["rooms"][room][f"{name}.{metric}"]
+                    metric: entry[f"{name}.{metric}"]
                     for metric in METRICS
-                    if f"{name}.{metric}" in record["rooms"][room]
+                    if f"{name}.{metric}" in entry
                 }
-                for record in records
+                for entry in entries[room]
             ]
         )
         for room in weights

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from fedapa.errors import RunError
-from fedapa.evaluation.record import LAST, average, over_rooms
+from fedapa.evaluation.record import LAST, average, over_rooms, scored_rounds
 from fedapa.files import write_text
 
 __all__ = [
@@ -260,7 +260,7 @@ def outcome_at(
     ]
     if not last:
         return None
-    rooms = {room: average([each["rooms"][room] for each in last]) for room in last[-1]["rooms"]}
+    rooms = {room: average(scored) for room, scored in scored_rounds(last).items()}
     even = dict.fromkeys(rooms, 1)
     whole = over_rooms(rooms, even)
     return {"mean": whole["mean"], "std": whole["std"], "rooms": rooms}

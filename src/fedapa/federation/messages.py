@@ -24,12 +24,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedapa.algorithms.algorithm import Round
 from fedapa.errors import PayloadError
-from fedapa.payload import Array, Precision, Tree, Value, decode, encode
+from fedapa.payload import Array, Precision, Tree, decode, encode
 from fedapa.rooms.card import RoomCard
 
 __all__ = [
     "Reply",
     "Request",
+    "card_of",
+    "card_tree",
     "decode_card",
     "decode_reply",
     "decode_request",
@@ -62,6 +64,8 @@ class Request:
 class Reply:
     """What a room answers."""
 
+    round: int
+    """The number of the round that it answers; a late reply is known by it."""
     scores: Mapping[str, float]
     """Metrics on its test windows of the state before this round's training; those of a second
     net (``Algorithm.also``) as "name.metric"."""
@@ -103,28 +107,41 @@ def decode_request(frame: bytes, source: str = "request") -> Request:
 
 def encode_card(card: RoomCard) -> bytes:
     """A room's card as a frame."""
-    return _encode("card", {"facts": _facts(asdict(card))})
+    return encode(card_tree(card))
 
 
 def decode_card(frame: bytes, source: str = "card") -> RoomCard:
     """The card in a frame of ``encode_card``."""
-    return _checked(RoomCard, _open("card", frame, source), source)
+    return card_of(decode(frame, source), source)
+
+
+def card_tree(card: RoomCard) -> Tree:
+    """A room's card as a tree, to stand in a state."""
+    return _tree("card", {"facts": _facts(asdict(card))})
+
+
+def card_of(tree: Tree, source: str = "card") -> RoomCard:
+    """The card in a tree of ``card_tree``."""
+    return _checked(RoomCard, _refused_unless("card", tree, source), source)
 
 
 def encode_reply(reply: Reply) -> bytes:
     """A reply as a frame."""
     numbers = {name: dict(getattr(reply, name)) for name in ("scores", "report", "seconds")}
     arrays = {"confusion": reply.confusion, "upload": _as_array(reply.upload)}
-    return _encode("reply", {**numbers, **arrays})
+    return _encode("reply", {"round": reply.round, **numbers, **arrays})
 
 
 def decode_reply(frame: bytes, source: str = "reply") -> Reply:
     """The reply in a frame of ``encode_reply``."""
     tree = _open("reply", frame, source)
-    matrix = tree.get("confusion")
+    number, matrix = tree.get("round"), tree.get("confusion")
+    if type(number) is not int:
+        raise PayloadError(f"{source}: does not say which round it answers")
     if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "iu":
         raise PayloadError(f"{source}: its confusion matrix is no table of counts")
     return Reply(
+        round=number,
         scores=_numbers(tree, "scores", source),
         confusion=matrix,
         upload=_as_bytes(tree, "upload", source),
@@ -136,13 +153,20 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
 # ---- what all of them share ----------------------------------------------------------------------
 
 
+def _tree(kind: str, content: Tree) -> Tree:
+    return {"message": kind, "version": _VERSION, **content}
+
+
 def _encode(kind: str, content: Tree) -> bytes:
-    return encode({"message": kind, "version": _VERSION, **content})
+    return encode(_tree(kind, content))
 
 
-def _open(kind: str, frame: bytes, source: str) -> dict[str, Value]:
+def _open(kind: str, frame: bytes, source: str) -> Tree:
     """The tree of a message of this kind and version; anything else is refused."""
-    tree = decode(frame, source)
+    return _refused_unless(kind, decode(frame, source), source)
+
+
+def _refused_unless(kind: str, tree: Tree, source: str) -> Tree:
     if tree.get("message") != kind:
         raise PayloadError(f"{source}: expected a {kind}, got {tree.get('message', 'no message')}")
     if tree.get("version") != _VERSION:

@@ -3,8 +3,10 @@
 A participant keeps its state in atomic files, one a round, the last two. A request that it has
 answered already (the server crashed, or the reply was lost) is answered from the file instead of
 trained twice; so updates are idempotent, and a run that is killed at any moment goes on bit-equal.
+A room that missed rounds goes on from the newest state that it has.
 """
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,17 +16,26 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.algorithms.algorithm import Algorithm, Payload, RoomState, Round
-from fedapa.errors import PayloadError
+from fedapa.algorithms.algorithm import (
+    Algorithm,
+    Payload,
+    RoomState,
+    Round,
+    planned_rounds,
+)
+from fedapa.errors import RunError
 from fedapa.evaluation.metrics import confusion, score
 from fedapa.federation.messages import Reply, Request, decode_reply, encode_reply
 from fedapa.files import write_bytes
 from fedapa.models.model import Model
 from fedapa.payload import Array, Tree, Value, decode, digest, encode
+from fedapa.randomness import Key
 from fedapa.rooms.model_file import save_model
 from fedapa.rooms.room import Room
 
 __all__ = ["Participant"]
+
+_NAME = re.compile(r"round-(\d+)\.state")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,25 +52,27 @@ class Participant:
     """Where the finished net goes."""
 
     def exchange(self, round: Round, request: Request) -> Reply:
-        """Answer one request of the server."""
+        """Answer one request of the server; refuses one that comes too late."""
+        if self.algorithm.plans_ahead:
+            planned_rounds(self.algorithm.title, round)
         asked = digest(request.download or b"") + f"-{request.train}"
         remembered = self._load(round.number)
         if remembered is not None and remembered["asked"] == asked:
             state = cast(Tree, remembered["state"])
             reply = decode_reply(cast(Array, remembered["reply"]).tobytes(), str(self.folder))
         else:
-            state, reply = self._work(round, request)
+            before, file = self._state_before(round)
+            state, reply = self._work(before, round, request)
             # Seconds are not remembered: an answer from the file took none.
             answer = np.frombuffer(encode_reply(replace(reply, seconds={})), np.uint8)
             entry: Tree = {"run": self.run, "asked": asked, "state": state, "reply": answer}
             write_bytes(self._path(round.number), encode(entry))
-            self._forget(before=round.number - 1)
+            self._keep(file, self._path(round.number))
         if request.keep_model:
             save_model(self.model_path, self.room, self.algorithm.deploy(self.room, state, round))
         return reply
 
-    def _work(self, round: Round, request: Request) -> tuple[RoomState, Reply]:
-        state = self._state_before(round)
+    def _work(self, state: RoomState, round: Round, request: Request) -> tuple[RoomState, Reply]:
         if request.download is not None:
             payload = decode(request.download, f"download of room '{self.room.name}'")
             state = self.algorithm.receive(self.room, state, payload, round)
@@ -76,6 +89,7 @@ class Participant:
             state, upload, report = self.algorithm.train(self.room, state, round)
         seconds = {"score": scored - began, "train": time.perf_counter() - scored}
         return state, Reply(
+            round=round.number,
             scores=scores,
             confusion=matrix,
             upload=None if upload is None else encode(upload, request.precision),
@@ -87,28 +101,39 @@ class Participant:
         guess, truth = self.room.predict(model)
         return confusion(truth, guess, len(self.room.classes))
 
-    def _state_before(self, round: Round) -> RoomState:
-        if round.number == 1:
-            return self.algorithm.join(self.room, round.key / "room" / self.room.name / "join")
-        remembered = self._load(round.number - 1)
-        if remembered is None:
-            raise PayloadError(
-                f"{self._path(round.number - 1)}: the room's state of the round before is missing; "
-                "start the run afresh"
-            )
-        return cast(Tree, remembered["state"])
+    def _state_before(self, round: Round) -> tuple[RoomState, Path | None]:
+        """The newest state of an earlier round and its file; a room without any joins."""
+        for number in sorted(self._numbers(), reverse=True):
+            if number == round.number or (remembered := self._load(number)) is None:
+                continue
+            if number > round.number:
+                raise RunError(
+                    f"{self._path(number)}: room '{self.room.name}' has answered round {number} "
+                    f"and is asked for round {round.number}: the request comes too late, or the "
+                    "server went on from an old checkpoint; start the run afresh"
+                )
+            return cast(Tree, remembered["state"]), self._path(number)
+        # Not the round's stream: a room begins alike whenever it comes.
+        key = Key(round.key.seed) / "room" / self.room.name / "join"
+        return self.algorithm.join(self.room, key), None
 
     def _path(self, number: int) -> Path:
         return self.folder / f"round-{number:06d}.state"
+
+    def _numbers(self) -> list[int]:
+        """The rounds whose states are here, of this run or of another."""
+        matches = (_NAME.fullmatch(path.name) for path in self.folder.glob("round-*.state"))
+        return [int(match[1]) for match in matches if match]
 
     def _load(self, number: int) -> Mapping[str, Value] | None:
         path = self._path(number)
         if not path.is_file():
             return None
-        found = decode(path.read_bytes(), str(path))
-        return found if found["run"] == self.run else None
+        remembered = decode(path.read_bytes(), str(path))
+        return remembered if remembered["run"] == self.run else None
 
-    def _forget(self, before: int) -> None:
-        for path in self.folder.glob("round-*.state"):
-            if path < self._path(before):
-                path.unlink()
+    def _keep(self, *paths: Path | None) -> None:
+        """Two states are enough: this round's, and the one that it was made from."""
+        for number in self._numbers():
+            if self._path(number) not in paths:
+                self._path(number).unlink()

@@ -3,6 +3,10 @@
 One exchange per round carries everything: the download, the score of the state after the previous
 merge, and the upload. So the record of round t is complete when exchange t + 1 has brought its
 score, and after the last round one exchange more only scores.
+
+Rooms may be absent. Before each exchange the roster is asked for: rooms that are new to it are
+admitted, rooms that left it are dismissed. A reply that does not come is normal: the server goes on
+with those that came, and the record says who was missing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,12 +16,14 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
+from fedapa.errors import RunError
 from fedapa.evaluation.record import over_rooms
 from fedapa.federation import cohort
-from fedapa.federation.messages import Reply, Request
+from fedapa.federation.messages import Reply, Request, card_of, card_tree
 from fedapa.federation.plan import Plan
 from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
+from fedapa.rooms.card import RoomCard
 
 __all__ = ["Engine", "Step", "begin", "reopened", "run"]
 
@@ -29,10 +35,23 @@ class Engine(Protocol):
     """A way to reach the rooms: who is there, and one exchange with some of them."""
 
     def roster(self) -> Roster:
-        """The cards of all rooms, sorted by name."""
+        """The cards of the rooms that take part now, each once, in any order.
+
+        It may change between exchanges. A room that is not in it has left: the server forgets it.
+        A room that is only out of reach for a while stays in it.
+        """
 
     def exchange(self, round: Round, requests: Mapping[str, Request]) -> Mapping[str, Reply]:
-        """Send each room its request and collect the replies."""
+        """Send each room its request and collect the replies; the answer may be partial.
+
+        A room that did not get its request, or whose reply was lost or came too late, is simply
+        not in the answer. Nobody is asked again in this exchange: such a room missed it, and its
+        upload and score of this round do not exist for the server. It may have trained all the
+        same; it goes on from its newest state when it is asked next. Each room has at most one
+        reply, and a reply that answers another round than this one is passed over. How long to
+        wait for a room is for the engine to say; what cannot be mended (no room will ever answer
+        again) it raises.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +64,8 @@ class Step:
     """To be saved; ``run`` goes on from it."""
     record: Mapping[str, Any] | None
     """The complete record of the previous round; none after the first exchange."""
+    cards: Mapping[str, RoomCard]
+    """Every room that has been in the run so far, also those that left, by name."""
     confusion: Mapping[str, Any]
     """room → [C, C] of the score in this exchange."""
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -52,11 +73,12 @@ class Step:
 
 def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
     """The state before the first round; refuses rosters that the algorithm cannot serve."""
-    roster = engine.roster()
+    roster = _sorted(engine.roster())
     cohort.check_roster(roster)
     server = algorithm.open(roster, Key(plan.seed) / "server")
     cohort.check_selection(plan.selection, plan.participation, algorithm=algorithm, server=server)
-    return {"round": 0, "server": server, "trained": {}, "closed": False}
+    rooms: Tree = {card.name: {"card": card_tree(card), "here": True} for card in roster}
+    return {"round": 0, "server": server, "rooms": rooms, "trained": {}, "closed": False}
 
 
 def reopened(state: Tree) -> Tree:
@@ -66,14 +88,16 @@ def reopened(state: Tree) -> Tree:
 
 def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterator[Step]:
     """Exchange after exchange from ``state`` on; yields after each, so that the caller can save."""
-    roster = engine.roster()
-    rooms = [card.name for card in roster]
+    cards = _cards(state)
     for number in range(cast(int, state["round"]) + 1, plan.rounds + 2):
         last = number > plan.rounds
         round = Round(number, plan.rounds, Key(plan.seed) / "round" / number)
+        roster = _sorted(engine.roster())
+        state, cards = _with_roster(algorithm, state, cards, roster)
         server = cast(Tree, state["server"])
-        present = tuple(rooms)
-        if not last:
+        members = [card.name for card in roster]
+        present = tuple(members)
+        if members and not last:
             present = cohort.choose(
                 plan.selection,
                 plan.participation,
@@ -91,9 +115,14 @@ def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterat
                 keep_model=last,
                 precision=plan.precision,
             )
-            for room in rooms
+            for room in members
         }
-        replies = engine.exchange(round, requests)
+        answered = engine.exchange(round, requests)
+        replies = {
+            room: answered[room]
+            for room in members
+            if room in answered and answered[room].round == number
+        }
         record = None
         if number > 1:
             record = _record(number - 1, cast(Tree, state["trained"]), requests, replies)
@@ -101,19 +130,70 @@ def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterat
             uploads = {
                 room: decode(upload, f"upload of room '{room}'")
                 for room in present
-                if (upload := replies[room].upload) is not None
+                if room in replies and (upload := replies[room].upload) is not None
             }
             server = algorithm.merge(server, uploads, round)
         # After the last exchange the half stays: a longer run starts from it (``reopened``).
         trained = state["trained"] if last else _trained(algorithm, server, requests, replies)
-        state = {"round": number, "server": server, "trained": trained, "closed": last}
+        state = {
+            **state,
+            "round": number,
+            "server": server,
+            "trained": trained,
+            "closed": last,
+        }
         yield Step(
             exchange=number,
             state=state,
             record=record,
-            confusion={room: replies[room].confusion for room in rooms},
-            seconds={room: replies[room].seconds for room in rooms},
+            cards=cards,
+            confusion={room: reply.confusion for room, reply in replies.items()},
+            seconds={room: reply.seconds for room, reply in replies.items()},
         )
+
+
+# ---- who is there ------------------------------------------------------------------------------
+
+
+def _sorted(roster: Roster) -> list[RoomCard]:
+    return sorted(roster, key=lambda card: card.name)
+
+
+def _cards(state: Tree) -> dict[str, RoomCard]:
+    """The cards of all rooms that a state knows of."""
+    rooms = cast(Mapping[str, Tree], state["rooms"])
+    return {name: card_of(cast(Tree, rooms[name]["card"])) for name in sorted(rooms)}
+
+
+def _with_roster(
+    algorithm: Algorithm, state: Tree, cards: Mapping[str, RoomCard], roster: Roster
+) -> tuple[Tree, dict[str, RoomCard]]:
+    """The state with the rooms that are there now: others dismissed, new ones admitted.
+
+    A room that comes back with another card (another net, other windows) leaves and joins.
+    """
+    rooms = cast(Mapping[str, Tree], state["rooms"])
+    now = {card.name: card for card in roster}
+    here = {name for name, entry in rooms.items() if entry["here"]}
+    left = sorted(name for name in here if now.get(name) != cards[name])
+    new = sorted(name for name in now if name not in here or name in left)
+    if not left and not new:
+        return state, dict(cards)
+    if roster:
+        cohort.check_roster(roster)
+    server = cast(Tree, state["server"])
+    for name in left:
+        server = algorithm.dismiss(server, name)
+    for name in new:
+        server = algorithm.admit(server, now[name])
+    known = {**cards, **now}
+    about: Tree = {
+        name: {"card": card_tree(known[name]), "here": name in now} for name in sorted(known)
+    }
+    return {**state, "server": server, "rooms": about}, {name: known[name] for name in about}
+
+
+# ---- what is recorded --------------------------------------------------------------------------
 
 
 def _trained(
@@ -123,24 +203,35 @@ def _trained(
     replies: Mapping[str, Reply],
 ) -> Tree:
     """The half of a record that is known when a round's uploads are merged."""
-    explained = algorithm.explain(server)
+    members = sorted(requests)
     rooms: dict[str, dict[str, Any]] = {}
-    for index, room in enumerate(sorted(replies)):
-        reply, request = replies[room], requests[room]
+    missing: dict[str, bool] = {}
+    for room in members:
+        reply = replies.get(room)
         rooms[room] = {
-            **reply.report,
-            "participated": request.train,
-            "bytes_up": len(reply.upload or b""),
+            **({} if reply is None else reply.report),
+            "participated": requests[room].train and reply is not None,
+            "bytes_up": 0 if reply is None else len(reply.upload or b""),
         }
-        for name, value in explained.items():
-            if isinstance(value, np.ndarray) and value.shape == (len(replies),):
-                rooms[room][name] = value[index].item()
-    between = {
-        name: value
-        for name, value in explained.items()
-        if not isinstance(value, np.ndarray) or (value.ndim == 2 and len(value) <= _MATRIX_ROOMS)
-    }
-    return {"rooms": rooms, "server": between}
+        if reply is None and requests[room].train:
+            missing[room] = True
+    between: dict[str, Any] = {}
+    for name, value in algorithm.explain(server).items():
+        if not isinstance(value, np.ndarray):
+            between[name] = value
+        elif value.shape == (len(members),):
+            for room, own in zip(members, value, strict=True):
+                rooms[room][name] = own.item()
+        elif value.shape == (len(members), len(members)):
+            if len(members) <= _MATRIX_ROOMS:
+                between[name] = value
+        else:
+            raise RunError(
+                f"{algorithm.title}: explain gives '{name}' of shape {value.shape} for "
+                f"{len(members)} rooms; give a number, a value for each room, or a matrix between "
+                "them"
+            )
+    return {"rooms": rooms, "server": between, "missing": missing}
 
 
 def _record(
@@ -151,24 +242,35 @@ def _record(
 ) -> dict[str, Any]:
     """The line of a round: what it did, and what the next exchange brought.
 
-    A round's download is the one that answers its uploads: it travels in the next exchange.
+    A round's download is the one that answers its uploads: it travels in the next exchange. A room
+    that was in one of the two exchanges only has what is known of it; one without a score has none.
     """
     halves = cast(Mapping[str, Mapping[str, Any]], trained["rooms"])
     tested = {room: int(reply.confusion.sum()) for room, reply in replies.items()}
     between = cast(Mapping[str, Any], trained["server"])
-    return {
+    rooms = {}
+    for room in sorted({*halves, *replies}):
+        reply = replies.get(room)
+        rooms[room] = {
+            **halves.get(room, {"participated": False, "bytes_up": 0}),
+            "bytes_down": 0 if reply is None else len(requests[room].download or b""),
+            **({} if reply is None else reply.scores),
+        }
+    record: dict[str, Any] = {
         "round": number,
-        "rooms": {
-            room: {
-                **halves[room],
-                "bytes_down": len(requests[room].download or b""),
-                **replies[room].scores,
-            }
-            for room in sorted(replies)
-        },
+        "rooms": rooms,
         **over_rooms({room: reply.scores for room, reply in replies.items()}, tested),
         "server": {
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in between.items()
         },
     }
+    missing = {
+        "upload": sorted(cast(Tree, trained["missing"])),
+        "score": sorted({*halves, *requests} - set(replies)),
+    }
+    if any(missing.values()):
+        record["missing"] = {what: names for what, names in missing.items() if names}
+    if sorted(halves) != sorted(rooms):
+        record["members"] = sorted(halves)  # whose rows the matrices of "server" are
+    return record

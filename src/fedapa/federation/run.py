@@ -209,7 +209,7 @@ def _run(
                     _finish(folder, prepared, lines.read(), step.confusion)
                 checkpoint.save({**step.state, "run": name, "first_rounds": first_rounds})
                 began = time.perf_counter()
-                accuracy = step.record["mean"]["accuracy"] if step.record else None
+                accuracy = step.record["mean"].get("accuracy") if step.record else None
                 note = "" if accuracy is None else f"accuracy {100 * accuracy:.1f} %"
                 show(Progress(stage, step.exchange - 1, plan.rounds, "rounds", note))
     return Run.load(folder)
