@@ -65,7 +65,8 @@ def test_the_types_of_the_pasted_algorithm_hold(package: Path) -> None:
 @pytest.mark.slow
 def test_the_pasted_algorithm_keeps_the_contract(package: Path) -> None:
     """Slow: the whole contract, in a process of its own, since algorithms are listed once."""
-    said = told(package, "pytest", "tests/contract/test_algorithms.py", "-k", NAME, "-x", "-v")
+    files = [f"tests/contract/test_{part}.py" for part in ("algorithms", "absent_rooms")]
+    said = told(package, "pytest", *files, "-k", NAME, "-x", "-v")
     passed = re.search(r"(\d+) passed", said)
     assert passed is not None and int(passed[1]) > 20
 

@@ -24,6 +24,7 @@ from fedapa.algorithms.algorithm import (
     Roster,
     Round,
     ServerState,
+    planned_rounds,
     settings_of,
 )
 from fedapa.errors import PlanError, RosterError, nearest
@@ -78,6 +79,7 @@ __all__ = [
     "is_variant",
     "load_weights",
     "names",
+    "planned_rounds",
     "settings_of",
     "summary_of",
     "weighted_mean",

@@ -1,8 +1,10 @@
 """CARING: FedAvg with two weights, 1 for rooms that do well on validation and 0.3 for the others.
 
-w ← Σ a_i w_i / Σ a_i. The original gives no rule for a_i that we could read; ours: a_i = 1 if the
-room's accuracy on its validation windows, after its local step, is at least the mean of the
-participants', else 0.3. Unlike FedAvg a room is scored with its net after the local step.
+L = CE; w ← Σ a_i w_i / Σ a_i. Unlike FedAvg a room is scored with its net after the local step.
+
+Our choice: the original gives no rule for a_i that we could read; ours: a_i = 1 if the room's
+accuracy on its validation windows, after its local step, is at least the mean of the participants',
+else 0.3.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,11 @@
 
 ŵ = w_i + (w_g − w_i)⊙W on the last p tensors, everything below from w_g. W is learned on a share
 of the room's windows, CE of ŵ with ŵ's net otherwise fixed: W ← clip(W − η ∇ŵ ⊙ (w_g − w_i), 0, 1).
-W begins at 1 (which is FedAvg) and is kept from round to round.
+W begins at 1 (which is FedAvg) and is kept from round to round. L = CE, from ŵ, which is also what
+is scored.
+
+Our choice: W is learned with the merged net's BatchNorm statistics, and ŵ is computed so that W = 1
+is the merged net to the bit.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,13 @@
 """FedAMP: each room is drawn to a mixture of all rooms' weights in which similar rooms count more.
 
 u_i = Σ_j ξ_ij w_j with ξ_ij = e^{−x_ij/σ}/N, x_ij = ‖w_i − w_j‖², ξ_ii = 1 − Σ_{j≠i} ξ_ij; the room
-minimises CE + (λ/2α)·‖w − u_i‖². Unlike FedAvg nobody's weights are replaced: u_i only attracts.
-A fixed σ = 1 with half a million parameters makes every ξ_ij vanish, and FedAMP silently Local: by
-default σ is the mean pairwise x_ij of the round, and ξ_ii is recorded.
+minimises CE + (λ/2α)·‖w − u_i‖². Unlike FedAvg nobody's weights are replaced: u_i only attracts,
+and a room is scored with its own net.
+
+Our choice: a fixed σ = 1 with half a million parameters makes every ξ_ij vanish, and FedAMP
+silently Local: by default σ is the mean pairwise x_ij of the round, and ξ_ii is recorded as
+``self_weight``. The penalty is built from the parameters in training, so that it has a gradient.
+BatchNorm statistics stay in the room: they are neither in a distance nor in a gradient.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """FedAPA: rooms exchange class prototypes; each gets its own, similarity-weighted mixture of all.
 
 Up: P_i, one mean embedding a class (eqn_4). Down: Q_i, the room's mixture (eqn_5–eqn_7), and the
-other rooms' sets or a sample of them. The room minimises L_ce + λ_t (L_g + L_c) (eqn_8–eqn_11).
+other rooms' sets or a sample of them. The room minimises L_ce + λ_t (L_g + L_c) (eqn_8–eqn_11) and
+is scored with its own net.
 Unlike FedProto the mixture is personal, not one mean for all; unlike FedAvg no weights travel, so
 nets may differ.
 

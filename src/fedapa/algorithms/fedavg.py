@@ -2,7 +2,8 @@
 
 w ← Σ n_i w_i / Σ n_i over the participants. BatchNorm statistics are averaged like weights: a model
 whose running statistics come from nowhere predicts nonsense. With unequal nets, ``sharing`` says
-what is averaged with what. The other algorithms that average weights start from this file.
+what is averaged with what. L = CE; a room is scored with the merged net. The other algorithms that
+average weights start from this file.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """FedBN: FedAvg of everything but BatchNorm, which stays in the room that it describes.
 
 w_shared ← Σ n_i w_i / Σ n_i; scale, shift and running statistics of every BatchNorm, found by the
-type of the module and not by its name, are never uploaded.
+type of the module and not by its name, are never uploaded. L = CE; a room is scored with the merged
+weights and its own BatchNorm.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,8 @@
 
 L = α_t·L_con + (1 − α_t)·CE with α_t = 1 − (t − 1)/max(T − 1, 1): the first rounds shape the
 embedding, the last ones the classifier. L_con is −log softmax over classes of cos(r, p̄^c)/τ at
-c = y. Unlike FedProto weights travel too; in round 1 there are no prototypes, and it is CE.
+c = y. Unlike FedProto weights travel too, averaged by n_i, and a room is scored with the merged
+net. In round 1 there are no prototypes, and it is CE.
 """
 
 from collections.abc import Mapping

@@ -2,6 +2,8 @@
 
 Up: P_i (eqn_4, after the local epochs, in eval mode). Down: p̄^c, the mean over the rooms that hold
 c. L = CE + λ·MSE(r, p̄^y). Unlike FedAPA there is one mean for all, and a distance, not a contrast.
+A room is scored with its classifier, and beside it, as ``nearest.*``, with the nearest p̄, which is
+the original's way to answer.
 """
 
 from collections.abc import Mapping

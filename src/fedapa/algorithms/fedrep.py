@@ -1,7 +1,10 @@
 """FedRep: rooms share the encoder θ and keep a head h each, which they train first.
 
 A round in a room: head epochs with θ frozen, its BatchNorm statistics included, then the encoder
-with h frozen; both on CE. θ ← Σ n_i θ_i / Σ n_i. Unlike FedAvg the classifier never travels.
+with h frozen; both on CE. θ ← Σ n_i θ_i / Σ n_i. Unlike FedAvg the classifier never travels: a
+room is scored with the merged θ under its own h.
+
+Our choice: what rests is in eval mode, so its BatchNorm statistics rest too.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Local: every room trains alone; nothing is exchanged. The yardstick of every comparison."""
+"""Local: every room trains alone; nothing is exchanged. The yardstick of every comparison.
+
+L = CE; a room is scored with its own net.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -2,7 +2,10 @@
 
 L = CE + μ·L_con, L_con = −log e^{cos(z, z_g)/τ} / (e^{cos(z, z_g)/τ} + e^{cos(z, z_p)/τ}), with z,
 z_g and z_p the projections of a window by the net in training, by the merged net and by the room's
-net of its last round. The projection is a side branch: the classifier reads r, so μ = 0 is FedAvg.
+net of its last round. A room is scored with the merged net.
+
+Our choice: the projection is a side branch, the classifier reads r, so that μ = 0 is FedAvg to the
+bit. The reference nets are in eval mode.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """Pooled: one net on everybody's windows, as if raw data were shared; a control, not federated.
 
 One room holds all train windows (rooms/pool.py) and trains on them; every room is scored with the
-resulting net on its own test windows. Unlike FedAvg there is nothing to average.
+resulting net on its own test windows. Unlike FedAvg there is nothing to average. It runs in one
+process only, with one architecture and all rooms in every round.
 """
 
 import math
