@@ -43,8 +43,11 @@ def aside(path: Path) -> Iterator[Path]:
     a pipe cannot be replaced by a file: what is yielded then is ``path`` itself.
     """
     if _is_special(path):
-        with _naming(path, path):
-            yield path
+        try:
+            with _naming(path, path):
+                yield path
+        except BrokenPipeError as error:
+            raise DataError(f"{path}: whoever read from it has stopped") from error
         return
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder; expected a file", str(path))

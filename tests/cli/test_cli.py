@@ -199,3 +199,53 @@ def test_the_demo_says_simulated_everywhere(tmp_path: Path) -> None:
     began = time.monotonic()
     assert fedapa("demo", "--out", out, "--rounds", "2").stdout == text
     assert time.monotonic() - began < 60, "a finished demo is shown, not run again"
+
+
+@pytest.mark.parametrize("words", [["algorithms"], ["algorithms", "--json"], ["--help"]])
+def test_a_reader_that_leaves_early_ends_it_quietly(words: list[str]) -> None:
+    """As ``fedapa algorithms | head -1``; 141 is what shells say of it: 128 + SIGPIPE."""
+    command = subprocess.Popen(
+        [sys.executable, "-m", "fedapa", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert command.stdout is not None and command.stderr is not None
+    command.stdout.close()
+    assert command.stderr.read() == b""
+    command.stderr.close()
+    assert command.wait() == 141
+
+
+def test_a_terminal_without_unicode_gets_escapes(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fedapa", "simulate", "--preset", "smoke", "--out", "räume.h5"],
+        capture_output=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert rb"r\xe4ume.h5: SIMULATED" in done.stdout
+
+
+def test_stdout_may_be_closed() -> None:
+    for_sh = f"{sys.executable} -m fedapa algorithms >&-"
+    done = subprocess.run(["sh", "-c", for_sh], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_names_that_are_no_text_are_taken_or_refused_in_a_sentence(tmp_path: Path) -> None:
+    strange = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff")
+    done = fedapa("simulate", "--preset", "smoke", "--out", f"{strange}.h5")
+    assert r"a\udcff.h5: SIMULATED rooms" in done.stdout
+    refused = [
+        ("run", "--data", f"{strange}.h5"),
+        ("compare", f"{strange}.h5", "--out", f"{strange}.runs"),
+        ("run", f"{strange}.toml"),
+        ("report", strange),
+        ("inspect", strange),
+        ("import", strange, "--out", tmp_path / "rooms.h5"),
+        ("simulate", "--rooms", f"{strange}.toml", "--out", tmp_path / "rooms.h5"),
+    ]
+    for words in refused:
+        assert r"a\udcff" in one_sentence(fedapa(*words, code=2))

@@ -162,7 +162,7 @@ def test_the_seed_changes_the_result(make_store: MakeStore, tmp_path: Path) -> N
 _SCRIPT = """
 import sys
 from fedapa import Plan, run
-from fedapa.federation.plan import read_toml
+from fedapa.toml import read_toml
 if __name__ == "__main__":
     run(Plan.of(read_toml(sys.argv[1])), out=sys.argv[2], workers=int(sys.argv[3]), resume=True)
 """

@@ -1,4 +1,5 @@
 import os
+import time
 from pathlib import Path
 
 import h5py
@@ -173,9 +174,10 @@ def test_nothing_left_is_an_error_that_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("{day}/P={count}.dat", r"needs \{room\} and either"),
-        ("{room}/x.dat", r"needs \{room\} and either"),
-        ("{room}/{count}{label}", r"needs \{room\} and either"),
+        ("{day}/P={count}.dat", r"needs \{room\}, or --room for files of one room, and either"),
+        ("{room}/x.dat", r"needs \{room\}.* and either"),
+        ("{room}/{count}{label}", r"needs \{room\}.* and either"),
+        ("{room}/{count}" + "*x" * 60, "123 names, stars and texts between them; expected at most"),
         ("{room}/{room}{count}", "there twice"),
         ("{room}/{co-unt}", "braces hold one word"),
         ("{room}/{count}.pcap", r"none of 5 files fits the pattern .*e\.g\. cafe/mon/P=0\.dat"),
@@ -191,6 +193,47 @@ def test_a_pattern_may_have_stars(tmp_path: Path) -> None:
     folder = tree(tmp_path / "in", TREE)
     sources, _ = sources_by_pattern(folder, "{room}/*/P={count}.*")
     assert len(sources) == 4
+
+
+def test_many_stars_and_a_long_name_take_no_time(tmp_path: Path) -> None:
+    """A regular expression would try 200⁶ / 6! ways to share out the name."""
+    folder = tree(tmp_path / "in", {"cafe/" + "a" * 200: take(1), "cafe/P=1": take(2)})
+    began = time.perf_counter()
+    with pytest.raises(DataError, match="none of 2 files fits"):
+        sources_by_pattern(folder, "{room}/*a*a*a*a*a*a{count}")
+    with pytest.raises(DataError, match="none of 2 files fits"):
+        sources_by_pattern(folder, "{room}/{a}a{b}a{c}a{d}a{e}a{f}a{count}")
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meanings"),
+    [
+        # A name takes as little as it can, a count as many digits, a star as much as it can.
+        ("{room}_{label}", {"a": ("a", "b_12")}),
+        ("{room}_*_{count}", {"a": ("a", 12)}),
+        ("{room}{count}", {"a_b_": ("a_b_", 12)}),
+        ("*{room}_{count}", {"b": ("b", 12)}),
+        ("{label}_{room}", {"b_12": ("b_12", "a")}),
+    ],
+)
+def test_what_the_names_of_a_pattern_stand_for(
+    tmp_path: Path, pattern: str, meanings: dict[str, tuple[str, object]]
+) -> None:
+    folder = tree(tmp_path / "in", {"a_b_12": take(1)})
+    sources, _ = sources_by_pattern(folder, pattern)
+    assert {source.room: (source.room, source.label) for source in sources} == meanings
+
+
+def test_files_of_one_room_need_no_room_in_their_pattern(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", {"mon/P=0.dat": take(1), "mon/P=1.dat": take(2)})
+    sources, _ = sources_by_pattern(folder, "{day}/P={count}.dat", room="cafe")
+    assert [(source.room, source.label, source.day) for source in sources] == [
+        ("cafe", 0, "mon"),
+        ("cafe", 1, "mon"),
+    ]
+    with pytest.raises(DataError, match="leave one of them out"):
+        sources_by_pattern(folder, "{room}/P={count}.dat", room="cafe")
 
 
 def manifest(folder: Path, *lines: str) -> Path:

@@ -11,7 +11,7 @@ import typer
 from fedapa.cli.algorithms import algorithms
 from fedapa.cli.captures import import_, inspect
 from fedapa.cli.experiments import compare, reproduce
-from fedapa.cli.output import fail
+from fedapa.cli.output import end_unread, fail, flush, take_any_stream
 from fedapa.cli.report import report
 from fedapa.cli.run import demo, run
 from fedapa.cli.simulate import simulate
@@ -64,16 +64,25 @@ app.add_typer(reproduce, name="reproduce")
 
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2."""
+    take_any_stream()
     try:
-        app()
+        try:
+            app()
+        finally:
+            flush()
     except FedapaError as error:
         fail(str(error))
     except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # typer has met it
+            end_unread()
         if ended.code == 130:  # typer's answer to Ctrl-C
-            sys.stderr.write(
-                "stopped; what was being written is gone, a run goes on with --resume\n"
-            )
+            sys.stderr.write("stopped; nothing is half written, a run goes on with --resume\n")
+            # Python remembers an interrupt in an exec, such as a dataclass makes while it is
+            # imported, and would end by a signal instead of by this code; another one forgets it.
+            exec("")
         raise
+    except BrokenPipeError:
+        end_unread()
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}; nothing saved before was lost")

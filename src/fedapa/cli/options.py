@@ -1,11 +1,11 @@
 """Options that several commands take, and what becomes of them."""
 
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedapa.errors import PlanError
+from fedapa.toml import parse_toml
 
 if TYPE_CHECKING:
     from fedapa.experiments.experiment import Base
@@ -82,8 +82,8 @@ def assignment(text: str) -> dict[str, Any]:
     if not equals or not path:
         raise PlanError(f"--set {text}: write KEY=VALUE, e.g. training.learning_rate=0.02")
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        parsed = parse_toml(f"value = {value}", f"--set {path}")["value"]
+    except PlanError:
         parsed = value  # a bare word is a string
     section, dot, key = path.partition(".")
     return {section: {key: parsed}} if dot else {section: parsed}

@@ -1,10 +1,43 @@
 """What a command prints: text and tables, JSON for scripts, one sentence when it cannot."""
 
+import io
 import json
+import os
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["fail", "print_json", "print_out"]
+__all__ = ["end_unread", "fail", "flush", "print_json", "print_out", "take_any_stream"]
+
+_NOBODY_READS = 141
+"""The exit code of whatever writes into a pipe that is closed, as shells know it: 128 + SIGPIPE."""
+
+
+def take_any_stream() -> None:
+    """Print whatever there is to print, wherever it goes.
+
+    An ASCII terminal gets escapes for what it cannot show, and so do names of files that are no
+    text; a stream that is closed takes everything.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def flush() -> None:
+    """Print what is held back."""
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
+
+
+def end_unread() -> NoReturn:
+    """Nobody reads what is printed any more: end without a word, as other commands do."""
+    # Python flushes once more when it ends, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    raise SystemExit(_NOBODY_READS)
 
 
 def print_out(what: Any) -> None:

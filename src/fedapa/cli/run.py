@@ -92,9 +92,10 @@ def run(
     if workers != 0:
         _get_workers_ready()
     from fedapa.experiments.presets import preset as preset_values
-    from fedapa.federation.plan import Plan, read_toml
+    from fedapa.federation.plan import Plan
     from fedapa.federation.run import run as carry_out
     from fedapa.report.tables import comparison, per_room, rich_table
+    from fedapa.toml import read_toml
 
     given = read_toml(plan) if plan is not None else {}
     named = given.pop("preset", None)

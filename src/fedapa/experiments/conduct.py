@@ -32,7 +32,7 @@ from fedapa.federation import rounds
 from fedapa.federation.cohort import number_of
 from fedapa.federation.engines.in_process import InProcess, available_cores, start_worker
 from fedapa.federation.environment import environment
-from fedapa.federation.plan import Plan, differences, read_toml
+from fedapa.federation.plan import Plan, differences
 from fedapa.federation.prepare import check_batches, prepare_rooms
 from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
@@ -40,6 +40,7 @@ from fedapa.learning.fit import Training
 from fedapa.processes import Show, unseen
 from fedapa.stores.simulated import preset_hash, preset_of
 from fedapa.stores.store import Store
+from fedapa.toml import read_toml
 
 __all__ = ["Conducted", "conduct", "folder_name", "holds_features", "refuse_results"]
 

@@ -5,20 +5,28 @@ every value, also those left to default, so that ``fedapa run plan.toml`` repeat
 """
 
 import inspect
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm, settings_of
 from fedapa.errors import PlanError, nearest
 from fedapa.federation.cohort import Selection
+from fedapa.files import readable
 from fedapa.learning.fit import NotNegativeInteger, Positive, PositiveInteger, Training
 from fedapa.models.build import ARCHITECTURES
 from fedapa.payload import Precision
@@ -31,6 +39,11 @@ __all__ = ["DataPlan", "ModelPlan", "Plan"]
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 
+_MOST_ROOMS = 10_000
+_MOST_CLASSES = 10_000
+_WIDEST = 1 << 16
+_MOST_PEOPLE = 10**6
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
@@ -39,7 +52,7 @@ class _Section(BaseModel):
 class DataPlan(_Section):
     """Which rooms, how their recordings are cut into windows, and how windows are split."""
 
-    file: str | None = None
+    file: Annotated[str, Field(max_length=4096)] | None = None
     """A store; none is the simulated rooms below."""
     simulated: str = "smoke"
     """The simulated rooms to use where no file is given: smoke, quick or six-rooms."""
@@ -60,11 +73,11 @@ class DataPlan(_Section):
     partition: Partition = "rooms"
     """The rooms as they are; or all windows dealt anew, by "dirichlet" shares of each class or with
     a few "classes" in each room: label skew of a chosen strength, for ablations."""
-    partition_rooms: Annotated[int, Field(ge=2)] = 6
+    partition_rooms: Annotated[int, Field(ge=2, le=_MOST_ROOMS)] = 6
     """How many rooms they are dealt to."""
     partition_concentration: Positive = 0.5
     """α of the Dirichlet shares: small is a strong skew."""
-    partition_classes: Annotated[int, Field(ge=2)] = 2
+    partition_classes: Annotated[int, Field(ge=2, le=_MOST_CLASSES)] = 2
     """k, the classes in a room."""
     split: SplitKind = "recording"
     """random (paper-like, leaks), blocked, or recording."""
@@ -72,6 +85,13 @@ class DataPlan(_Section):
     """Share of windows to test on."""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the rest kept from training, for whatever is tuned."""
+
+    @field_validator("file", mode="before")
+    @classmethod
+    def _is_a_path(cls, file: Any) -> Any:
+        if isinstance(file, str) and ("\0" in file or readable(file) != file):
+            raise ValueError("holds a NUL or bytes that are no UTF-8; rename the store")
+        return file
 
     def recipe(self, recommended: int | None) -> Recipe:
         """How to cut windows; ``recommended`` is the store's own window length."""
@@ -95,7 +115,7 @@ class ModelPlan(_Section):
 
     architecture: str | dict[str, str] = "large"
     """One net for all, "by-size" (thirds by train windows: tiny, middle, large), or room = net."""
-    width: PositiveInteger = 256
+    width: Annotated[int, Field(ge=1, le=_WIDEST)] = 256
     """Of the embedding."""
     normalise_embedding: bool = False
     """Scale embeddings to length one before the classifier and in prototypes."""
@@ -125,7 +145,7 @@ class Plan(_Section):
     those that finish soon."""
     precision: Precision = "float32"
     """In how many bits the floats of messages travel, up and down: float32, float16 or int8."""
-    classes: tuple[Label, ...] | None = None
+    classes: Annotated[tuple[Label, ...], Field(max_length=_MOST_CLASSES)] | None = None
     """All counts or categories, each once; by default those found in the rooms."""
     device: Literal["cpu", "cuda"] = "cpu"
     data: DataPlan = Field(default_factory=DataPlan)
@@ -138,6 +158,9 @@ class Plan(_Section):
     def _classes_once(self) -> "Plan":
         if self.classes is not None and len(set(self.classes)) < len(self.classes):
             raise ValueError("classes name one twice")
+        for label in self.classes or ():
+            if isinstance(label, int) and not 0 <= label < _MOST_PEOPLE:
+                raise ValueError(f"classes name {_brief(str(label))}: no number of people")
         return self
 
     def __init__(self, **values: Any) -> None:
@@ -205,17 +228,6 @@ class Plan(_Section):
         return tomli_w.dumps(self.document())
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """The values in a plan file."""
-    path = Path(path)
-    try:
-        return tomllib.loads(path.read_text())
-    except OSError as error:
-        raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PlanError(f"{path}: not TOML: {error}") from error
-
-
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Where two plan documents differ: "rounds: 10 → 20"."""
     found: list[str] = []
@@ -247,13 +259,19 @@ def _plain(value: Any) -> Any:
 
 def _sentence(error: ErrorDetails, root: type, place: str = "") -> str:
     """One validation error as a sentence: place, got, expected, remedy."""
-    path = [str(word) for word in error["loc"]]
+    path = [_brief(str(word)) for word in error["loc"]]
     where = place + ".".join(path)
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = _keys_at(root, path[:-1])
         return f"{where}: unknown key; {nearest(path[-1], known) if known else 'there are none'}"
     message = error["msg"].removeprefix("Value error, ")
-    return f"{where}: {message[0].lower()}{message[1:]} (got {error['input']!r})"
+    where = f"{where}: " if where else ""
+    return f"{where}{message[0].lower()}{message[1:]} (got {_brief(repr(error['input']))})"
+
+
+def _brief(text: str) -> str:
+    """What fits into a sentence."""
+    return text if len(text) <= 80 else f"{text[:60]} …"
 
 
 def _keys_at(root: type, path: Sequence[str]) -> list[str]:

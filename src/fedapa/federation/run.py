@@ -36,7 +36,7 @@ from fedapa.federation import rounds
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
-from fedapa.federation.plan import Plan, differences, read_toml
+from fedapa.federation.plan import Plan, differences
 from fedapa.federation.prepare import (
     GIVEN_ROOMS,
     check_batches,
@@ -47,6 +47,7 @@ from fedapa.files import write_text
 from fedapa.payload import Tree
 from fedapa.processes import Progress, Show, unseen
 from fedapa.rooms.room import Room
+from fedapa.toml import read_toml
 
 __all__ = ["Run", "run"]
 

@@ -44,8 +44,8 @@ Temperature = Annotated[float, Field(ge=1e-6)]
 """τ; infinite is allowed: it weighs everything alike."""
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
-PositiveInteger = Annotated[int, Field(ge=1)]
-NotNegativeInteger = Annotated[int, Field(ge=0)]
+PositiveInteger = Annotated[int, Field(ge=1, lt=2**31)]
+NotNegativeInteger = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 @dataclass(frozen=True)

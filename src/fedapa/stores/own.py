@@ -14,7 +14,6 @@
     counts = [0, 2, 4]
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from fedapa.errors import PlanError, nearest
 from fedapa.simulator.room import Room
 from fedapa.simulator.take import Scene
 from fedapa.stores.simulated import Place, Preset
+from fedapa.toml import read_toml
 
 __all__ = ["changed_preset", "read_rooms"]
 
@@ -38,13 +38,7 @@ _NEEDED = ("size", "transmitter", "receiver", "counts")
 
 def read_rooms(path: Path) -> dict[str, Any]:
     """The tables of a rooms file."""
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:  # also bytes that are no UTF-8
-        raise PlanError(f"{path}: is not TOML ({error})") from error
+    return read_toml(path)
 
 
 def changed_preset(preset: Preset, rooms: Mapping[str, Any]) -> Preset:

@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ __all__ = [
     "stretch",
 ]
 
+_MOST_PARTS = 100
 _COLUMNS = ("file", "room", "count", "label", "day", "start", "end")
 
 
@@ -41,35 +42,42 @@ class Source:
     """None is its end."""
 
 
-def sources_by_pattern(folder: Path, pattern: str) -> tuple[list[Source], list[Path]]:
+def sources_by_pattern(
+    folder: Path, pattern: str, *, room: str | None = None
+) -> tuple[list[Source], list[Path]]:
     """The files below ``folder`` whose path fits, and those whose path does not.
 
     ``{room}``, ``{day}``, and ``{count}`` or ``{label}`` say what a part of the path means; any
     other name in braces fits too and only tells recordings apart. ``*`` fits anything within one
-    part of the path.
+    part of the path. ``room`` is for a pattern that names none: all files are of that room.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; with a pattern the source is a folder")
-    expression, names = _expression(pattern)
+    parts = _parts(pattern)
+    names = {part[1:-1] for part in parts if part.startswith("{")}
+    _check_names(pattern, names, room)
     sources, others = [], []
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
         relative = path.relative_to(folder).as_posix()
-        match = expression.fullmatch(relative)
-        if match is None:
+        meanings = _meanings(parts, relative)
+        if meanings is None:
             others.append(path)
             continue
-        found = match.groupdict()
         for name in sorted({"day", "label"} & names):
-            if readable(found[name]) != found[name]:
-                raise DataError(f"{relative}: {name} '{found[name]}' is no UTF-8; rename it")
+            if readable(meanings[name]) != meanings[name]:
+                raise DataError(f"{relative}: {name} '{meanings[name]}' is no UTF-8; rename it")
+        its_room = meanings["room"] if room is None else room
+        label: Label = (
+            meanings["label"] if "label" in names else _count(meanings["count"], relative)
+        )
         sources.append(
             Source(
                 path,
-                room=check_name(found["room"], f"{relative}: room"),
-                label=_count(found["count"], relative) if "count" in names else found["label"],
-                day=found.get("day", ""),
-                name=_recording_name(relative, found["room"]),
+                room=check_name(its_room, f"{relative}: room"),
+                label=label,
+                day=meanings.get("day", ""),
+                name=_recording_name(relative, its_room),
             )
         )
     if not sources:
@@ -80,25 +88,71 @@ def sources_by_pattern(folder: Path, pattern: str) -> tuple[list[Source], list[P
     return sources, others
 
 
-def _expression(pattern: str) -> tuple[re.Pattern[str], set[str]]:
-    names: list[str] = []
-    parts = []
-    for literal, name in re.findall(r"([^{}]+)|\{(\w*)\}", pattern):
-        if literal:
-            parts.append("[^/]*".join(re.escape(piece) for piece in literal.split("*")))
-        elif not name.isidentifier() or name in names:
-            raise DataError(f"pattern '{pattern}': '{{{name}}}' is no name or is there twice")
-        else:
-            names.append(name)
-            parts.append(rf"(?P<{name}>\d+)" if name == "count" else rf"(?P<{name}>[^/]+?)")
-    if re.sub(r"\{\w*\}", "", pattern).count("{") or re.sub(r"\{\w*\}", "", pattern).count("}"):
+def _parts(pattern: str) -> list[str]:
+    """A pattern in pieces: names in braces, stars, and the text between them."""
+    parts = re.findall(r"[^{}*]+|\*+|\{\w*\}", pattern)
+    if "".join(parts) != pattern:
         raise DataError(f"pattern '{pattern}': braces hold one word, e.g. {{room}}")
-    if "room" not in names or ("count" in names) == ("label" in names):
+    if len(parts) > _MOST_PARTS:
         raise DataError(
-            f"pattern '{pattern}': needs {{room}} and either {{count}}, for people, or {{label}}, "
-            "for categories; e.g. '{room}/{day}/P={count}.pcap'"
+            f"pattern '{pattern[:60]} …': {len(parts)} names, stars and texts between them; "
+            f"expected at most {_MOST_PARTS}"
         )
-    return re.compile("".join(parts)), set(names)
+    for number, part in enumerate(parts):
+        name = part[1:-1]
+        if part.startswith("{") and (not name.isidentifier() or part in parts[:number]):
+            raise DataError(f"pattern '{pattern}': '{part}' is no name or is there twice")
+    return parts
+
+
+def _check_names(pattern: str, names: set[str], room: str | None) -> None:
+    if ("count" in names) == ("label" in names) or ("room" not in names and room is None):
+        raise DataError(
+            f"pattern '{pattern}': needs {{room}}, or --room for files of one room, and either "
+            "{count}, for people, or {label}, for categories; e.g. '{room}/{day}/P={count}.pcap'"
+        )
+    if room is not None and "room" in names:
+        raise DataError(
+            f"pattern '{pattern}': names {{room}}, and --room names '{room}'; leave one of them out"
+        )
+
+
+def _meanings(parts: Sequence[str], text: str) -> dict[str, str] | None:
+    """What the names of a pattern stand for in ``text``; None where it does not fit.
+
+    No regular expression: with several stars those try every way to share out a long name, which
+    takes hours. Here what has failed once is not tried again.
+    """
+    failed: set[tuple[int, int]] = set()
+
+    def fitted(number: int, at: int) -> dict[str, str] | None:
+        if number == len(parts):
+            return {} if at == len(text) else None
+        if (number, at) in failed:
+            return None
+        part = parts[number]
+        for end in _ends(part, text, at):
+            rest = fitted(number + 1, end)
+            if rest is not None:
+                return {part[1:-1]: text[at:end], **rest} if part.startswith("{") else rest
+        failed.add((number, at))
+        return None
+
+    return fitted(0, 0)
+
+
+def _ends(part: str, text: str, at: int) -> Iterable[int]:
+    """Where a piece of a pattern that begins at ``at`` may end, what is preferred first."""
+    if not part.startswith(("*", "{")):
+        return [at + len(part)] if text.startswith(part, at) else []
+    until = text.find("/", at)
+    until = len(text) if until < 0 else until
+    if part.startswith("*"):
+        return range(until, at - 1, -1)
+    if part == "{count}":
+        digits = next((i for i in range(at, until) if not text[i].isdecimal()), until)
+        return range(digits, at, -1)
+    return range(at + 1, until + 1)
 
 
 def _recording_name(relative: str, room: str) -> str:
