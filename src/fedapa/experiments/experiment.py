@@ -186,25 +186,15 @@ class Experiment:
 
 def _refuse_decided(change: Mapping[str, Any]) -> None:
     """Refuse what every case or setting would override, or what would make its title untrue."""
-    algorithm = change.get("algorithm")
-    decided = {
-        "seed": "seed" in change,
-        "algorithm": isinstance(algorithm, str),
-        "algorithm.name": isinstance(algorithm, Mapping) and "name" in algorithm,
-        "model.architecture": "architecture" in _section(change, "model"),
-        "data.file": "file" in _section(change, "data"),
-    }
-    for key, given in decided.items():
-        if given:
+    for key in ("seed", "algorithm.name", "model.architecture", "data.file"):
+        section, _, name = key.rpartition(".")
+        values = change.get(section) if section else change
+        # An algorithm may be given by its name alone.
+        if isinstance(values, str) or (isinstance(values, Mapping) and name in values):
             raise PlanError(
                 f"{key}: cannot be set for a whole experiment; it has options for seeds, "
                 "algorithms, nets and data, or use 'fedapa run'"
             )
-
-
-def _section(change: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = change.get(name)
-    return found if isinstance(found, Mapping) else {}
 
 
 def horizons(base: Base) -> list[int]:

@@ -2,13 +2,13 @@
 
 Expected shape: accuracy (and MAE) of Local with windows of all, a quarter and an eighth of the
 packets of a full window, 1000 × 242 on the six simulated rooms, and the same with every fourth
-tone. Each shorter window is the start of a full one: as many windows, the same takes, the same
-splits, where no take ends with part of a window (the page says so if one does). Smaller ones see
-less motion and fewer paths; how much that matters is what is asked, because ``quick`` has windows
-of 125 × 56.
+subcarrier. Each shorter window is the start of a full one: as many windows, the same recordings,
+the same splits, where no recording ends with part of a window (the page says so if one does).
+Smaller ones see less motion and fewer paths; how much that matters is what is asked, because
+``quick`` has windows of 125 × 56.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError
@@ -19,50 +19,49 @@ from fedapa.stores.store import Store
 
 __all__ = ["WINDOWS"]
 
-
 _FULL = "full"
-_FEW_TONES = 8
-"""Fewer are not thinned out."""
+_FEW = 8
+"""Fewer subcarriers are not thinned out."""
 
 
 def _rooms_of(plan: Plan) -> tuple[dict[str, str], int, int]:
-    """The rooms to use, and packets and tones of a full window in them."""
+    """The rooms to use, and packets and subcarriers of a full window in them."""
     if plan.data.file is not None:
         with Store(plan.data.file) as store:
             window = plan.data.window or store.window or 1000
-            takes = [take for room in store.rooms for take in store.recordings(room)]
-            tones = min(take.shape[1] for take in takes)
-        return {"file": plan.data.file}, window, tones
+            recordings = [one for room in store.rooms for one in store.recordings(room)]
+            fewest = min(recording.shape[1] for recording in recordings)
+        return {"file": plan.data.file}, window, fewest
     # The quick rooms were recorded for small windows: they have no full ones.
     simulated = "six-rooms" if plan.data.simulated == "quick" else plan.data.simulated
     preset = preset_of(simulated)
-    tones = min(int(place.scene.radio.live.sum()) for place in preset.places)
-    return {"simulated": simulated}, preset.window, tones
+    fewest = min(int(place.scene.radio.live.sum()) for place in preset.places)
+    return {"simulated": simulated}, preset.window, fewest
 
 
 def _cases(plan: Plan) -> Sequence[Case]:
-    rooms, full, tones = _rooms_of(plan)
+    rooms, full, subcarriers = _rooms_of(plan)
     if full < 8:
         raise PlanError(f"windows of {full} packets have no eighth; give longer ones")
-    return [
-        Case(
-            _FULL
-            if (packets, step) == (full, 1)
-            else f"window-{packets}" + (f"-tones-{step}" if step > 1 else ""),
-            {
-                "algorithm": Local.name,
-                "data": {**rooms, "window": packets, "stride": full, "tone_step": step},
-                "model": {"architecture": "middle"},
-            },
-            title=f"{packets} packets{thinned}"
-            + (" (full)" if (packets, step) == (full, 1) else ""),
-            group=thinned.strip(", ") or "all tones",
-            value=packets,
+    steps = (1, 4) if subcarriers >= _FEW else (1,)
+    return [case for step in steps for case in _thinned(step, full, rooms)]
+
+
+def _thinned(step: int, full: int, rooms: dict[str, str]) -> Iterator[Case]:
+    """Windows of three lengths with every n-th subcarrier."""
+    kept = "all subcarriers" if step == 1 else f"every {step}th subcarrier"
+    for packets in (full, full // 4, full // 8):
+        is_full = (packets, step) == (full, 1)
+        name = f"window-{packets}" + (f"-subcarriers-{step}" if step > 1 else "")
+        title = f"{packets} packets" + (f", {kept}" if step > 1 else "")
+        cut = {**rooms, "window": packets, "stride": full, "tone_step": step}
+        yield Case(
+            _FULL if is_full else name,
+            {"algorithm": Local.name, "data": cut, "model": {"architecture": "middle"}},
+            f"{title} (full)" if is_full else title,
+            kept,
+            packets,
         )
-        for step, thinned in ((1, ""), (4, ", every 4th tone"))
-        if step == 1 or tones >= _FEW_TONES
-        for packets in (full, full // 4, full // 8)
-    ]
 
 
 WINDOWS = Experiment(
@@ -70,7 +69,7 @@ WINDOWS = Experiment(
     "Windows: what smaller ones cost",
     _cases,
     (Nets("middle", "Local, MiddleConvNet4 in all rooms", "middle"),),
-    parameter="packets a window",
+    parameter="packets per window",
     notes=("Each smaller window is part of a full one; a caption names the shape of full ones.",),
     fixed=True,
     reference=_FULL,
