@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_limits
 
 from fedapa.randomness import Key
 from fedapa.simulator.take import take
-from fedapa.stores.simulated import preset_of
+from fedapa.stores.simulated_rooms import preset_of
 
 _WINDOWS = 10
 _REPEATS = 3

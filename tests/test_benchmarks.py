@@ -28,7 +28,7 @@ from fedapa.federation.engines.in_process import InProcess
 from fedapa.models import fast
 from fedapa.models.cost import layers
 from fedapa.randomness import Key
-from fedapa.stores.simulated import preset_of
+from fedapa.stores.simulated_rooms import preset_of
 from fedapa.windows.split import split_windows
 
 
@@ -332,7 +332,7 @@ def test_the_quick_rooms_have_so_many_test_windows() -> None:
     quick, plan = preset_of("quick"), Plan().data
     train = test = 0
     for place in quick.places:
-        takes = itertools.product(place.counts, range(place.days), range(place.takes))
+        takes = itertools.product(place.counts, range(place.days), range(place.recordings))
         cut = [(*take, w) for take in takes for w in range(place.windows_of(take[0]))]
         split = split_windows(
             place.scene.room.name,

@@ -31,7 +31,7 @@ from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.processes import Progress
 from fedapa.report.sheets import caption
-from fedapa.stores.simulated import preset_of
+from fedapa.stores.simulated_rooms import preset_of
 from tests.conftest import MakeStore
 
 TINY = Nets("tiny", "tiny nets", "tiny")

@@ -10,7 +10,8 @@ from fedapa.experiments.difficulty import difficulty, difficulty_sheet, window_s
 from fedapa.experiments.fig4 import distribution, distribution_sheet, planned
 from fedapa.randomness import Key
 from fedapa.report.pictures import distribution_figure, save
-from fedapa.stores.simulated import preset_of, simulated_store
+from fedapa.stores.simulated import simulated_store
+from fedapa.stores.simulated_rooms import preset_of
 from tests.cli.test_cli import fedapa, one_sentence
 from tests.conftest import MakeStore
 
@@ -33,7 +34,7 @@ def test_simulate_makes_a_store_and_refuses_to_make_it_twice(tmp_path: Path) -> 
         ("[bus]\ntransmitter = [50.0, 1.0, 1.0]\n", "is outside the room"),
         ("[bus]\nreceiver = [11.5, 1.0, 1.0]\n", "is on a wall"),
         ("[bus]\ncounts = [0, 999]\n", "999 people"),
-        ("[bus]\nrate = 1\n", "packet rate of 1 Hz"),
+        ("[bus]\nrate = 1\n", "rate = 1; choose 125 to 1000"),
     ],
 )
 def test_impossible_rooms_are_exit_code_2(rooms: str, complaint: str, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from fedapa.simulator.delays import DelayGrid
 from fedapa.simulator.people import MOTION_RATE
 from fedapa.simulator.room import (
     SPEED_OF_LIGHT,
-    Room,
     Scatterers,
+    SimulatedRoom,
     furniture_of,
     image_sources,
     mirrors,
@@ -55,7 +55,9 @@ def test_a_moving_body_shifts_the_carrier_by_twice_its_speed(velocity: float, sh
 
     The angle between the two ways costs 1 − cos(0.25 / 20) = 8e-5 of it.
     """
-    hall = Room("hall", (30.0, 30.0, 10.0), (14.75, 2.0, 5.0), (15.25, 2.0, 5.0), reflections=0)
+    hall = SimulatedRoom(
+        "hall", (30.0, 30.0, 10.0), (14.75, 2.0, 5.0), (15.25, 2.0, 5.0), reflections=0
+    )
     body = credibility.still((15.0, 22.0, 5.0), 1.0)
     points = body.points.copy()
     seconds = np.arange(len(points)) / MOTION_RATE + body.start

@@ -24,7 +24,7 @@ def test_every_field_has_a_text_with_a_source(file: str, name: str) -> None:
     tree = ast.parse((FOLDER / file).read_text())
     body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
     for field, text in zip(body, [*body[1:], None], strict=True):
-        if not isinstance(field, ast.AnnAssign):
+        if not isinstance(field, ast.AnnAssign) or "ClassVar" in ast.unparse(field):
             continue
         assert isinstance(text, ast.Expr), field.target
         assert isinstance(text.value, ast.Constant), field.target

@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from fedapa.simulator.room import MATERIALS
-from fedapa.stores.simulated import Task, preset_of
+from fedapa.stores.simulated import Task
+from fedapa.stores.simulated_rooms import preset_of
 from fedapa.windows.clean import clean
 
 FROZEN: dict[tuple[str, str], tuple[float, ...]] = {
@@ -81,8 +82,8 @@ def samples(preset: str, room: str) -> npt.NDArray[np.float32]:
 @pytest.mark.parametrize(("preset", "room"), FROZEN)
 def test_the_numbers_of_a_preset_do_not_move(preset: str, room: str) -> None:
     assert samples(preset, room) == pytest.approx(np.array(FROZEN[preset, room]), abs=STEPS), (
-        "the same parameters give other numbers: raise _VERSION in rooms/simulated.py, renew the "
-        "hashes in docs/simulator.md and these amplitudes, and flag it in the changelog"
+        "the same parameters give other numbers: raise _VERSION in stores/simulated_rooms.py, "
+        "renew the hashes in docs/simulator.md and these amplitudes, and flag it in the changelog"
     )
 
 

@@ -18,17 +18,18 @@ from fedapa.errors import DataError, PlanError, RunError
 from fedapa.experiments import credibility
 from fedapa.processes import Progress
 from fedapa.simulator.room import Walls
-from fedapa.stores.own import changed_preset, read_rooms
-from fedapa.stores.simulated import (
-    PRESETS,
+from fedapa.stores import simulated_rooms
+from fedapa.stores.simulated import simulated_store, write_simulated
+from fedapa.stores.simulated_rooms import (
+    SIMULATED_PRESETS,
     Place,
     Preset,
+    changed_preset,
     preset_hash,
     preset_of,
-    simulated_store,
-    write_simulated,
 )
 from fedapa.stores.store import Store
+from fedapa.toml import read_toml
 
 
 def digest(path: Path) -> str:
@@ -85,10 +86,10 @@ def test_every_group_says_that_it_is_simulated(smoke: Path) -> None:
             assert all(take.attrs["synthetic"] for take in room.values())
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", SIMULATED_PRESETS)
 def test_every_count_has_takes_on_several_days(name: str) -> None:
     for place in preset_of(name).places:
-        assert place.days * place.takes >= 4
+        assert place.days * place.recordings >= 4
         assert place.days >= 2
         assert min(place.windows_of(count) for count in place.counts) >= 3, "a blocked split"
 
@@ -109,7 +110,7 @@ def test_six_rooms_are_1000_by_242_below_2_gb_at_125_to_1000_hz() -> None:
     assert preset.window == 1000
     assert {int(place.scene.radio.live.sum()) for place in preset.places} == {242}
     windows = sum(
-        place.days * place.takes * place.windows_of(count)
+        place.days * place.recordings * place.windows_of(count)
         for place in preset.places
         for count in place.counts
     )
@@ -118,7 +119,7 @@ def test_six_rooms_are_1000_by_242_below_2_gb_at_125_to_1000_hz() -> None:
 
 def test_quick_leaves_at_most_850_windows_to_train_on() -> None:
     windows = sum(
-        place.days * place.takes * place.windows_of(count)
+        place.days * place.recordings * place.windows_of(count)
         for place in preset_of("quick").places
         for count in place.counts
     )
@@ -204,7 +205,7 @@ def test_the_hash_sees_every_parameter() -> None:
 
 def test_frozen_presets_have_the_hashes_of_the_documentation() -> None:
     text = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
-    for name in PRESETS:
+    for name in SIMULATED_PRESETS:
         assert f"`{preset_hash(preset_of(name))}`" in text, name
 
 
@@ -242,20 +243,23 @@ IMPOSSIBLE = [
     ({"hotel room": {"counts": [0, 200]}}, "200 people on 4.6 × 3.4 m; 0 to 31 fit"),
     ({"hotel room": {"counts": [-1]}}, "-1 people"),
     ({"hotel room": {"counts": [1, 1]}}, "list each one once"),
-    ({"bus": {"rate": 20}}, "packet rate of 20 Hz; choose 125 to 1000"),
-    ({"bus": {"rate": 5000}}, "packet rate of 5000 Hz"),
+    ({"bus": {"rate": 20}}, "room 'bus': rate = 20.*; choose 125 to 1000"),
+    ({"bus": {"rate": 5000}}, "rate = 5000.*; choose 125 to 1000"),
     ({"bus": {"walls": {"north": "marzipan"}}}, "material 'marzipan'; known: brick"),
     ({"bus": {"walls": {"norht": "glass"}}}, "unknown key 'norht'; did you mean 'north'"),
     ({"bus": {"seatz": []}}, "unknown key 'seatz'; did you mean 'seats'"),
     ({"bus": {"size": [3.0, 2.0]}}, "write a list of 3"),
     ({"bus": {"days": 0}}, "days = 0"),
-    ({"bus": {"days": "many"}}, "expected something like"),
+    ({"bus": {"days": "many"}}, "days = 'many'; write a whole number"),
     ({"bus": {"receiver": [0.6, 1.5, 2.0]}}, "closer than 0.5 m"),
-    ({"bus": {"size": [300.0, 2.0, 2.0]}}, "each must be 1 to 100 m"),
+    ({"bus": {"size": [300.0, 2.0, 2.0]}}, r"size = \[300.0, 2.0, 2.0\]; choose 1 to 100"),
     ({"bus": {"seats": [[20.0, 1.0]]}}, "seat at .* is outside"),
-    ({"bus": {"reflections": 9}}, "9 reflections"),
+    ({"bus": {"reflections": 9}}, "reflections = 9; choose 0 to 6"),
     ({"lobby": {"size": [5.0, 5.0, 3.0]}}, "room 'lobby' is new and lacks transmitter"),
     ({"bus": 3}, "'bus' is not a table"),
+    ({"bus": {"walls": 3}}, "walls = 3; write a table"),
+    ({"bus": {"bandwidth": 160}}, "bandwidth = 160; choose 20, 40 or 80"),
+    ({"bus": {"motion": {"sway": True}}}, "motion.sway = True; write a number"),
 ]
 
 
@@ -278,7 +282,7 @@ def test_rooms_of_ones_own(tmp_path: Path) -> None:
         "[lobby]\nsize = [9.0, 6, 3.2]\ntransmitter = [0.5, 3.0, 2.5]\n"
         "receiver = [8.5, 3.0, 1.0]\ncounts = [0, 2]\nseats = [[2.0, 2.0], [3.0, 2.0]]\n"
     )
-    changed = changed_preset(preset_of("smoke"), read_rooms(plan))
+    changed = changed_preset(preset_of("smoke"), read_toml(plan))
     by_name: dict[str, Place] = {place.scene.room.name: place for place in changed.places}
     assert by_name["living room"].scene.room.walls.north == "brick"
     assert by_name["living room"].scene.motion.seated == 0.0
@@ -289,13 +293,20 @@ def test_rooms_of_ones_own(tmp_path: Path) -> None:
         assert store.rooms == ("lobby",)
 
 
+def test_the_six_rooms_are_in_the_format_of_a_rooms_file() -> None:
+    rooms = read_toml(Path(simulated_rooms.__file__).with_name("six_rooms.toml"))
+    smoke = preset_of("smoke")
+    assert list(rooms) == [place.scene.room.name for place in smoke.places]
+    assert changed_preset(smoke, rooms).places == smoke.places
+
+
 @pytest.mark.parametrize("text", ["not toml [", None])
 def test_an_unreadable_rooms_file_is_one_sentence(text: str | None, tmp_path: Path) -> None:
     path = tmp_path / "rooms.toml"
     if text is not None:
         path.write_text(text)
     with pytest.raises(PlanError, match=r"rooms\.toml"):
-        read_rooms(path)
+        read_toml(path)
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ import pytest
 
 from fedapa.errors import DataError, PlanError
 from fedapa.processes import Progress
-from fedapa.stores.own import changed_preset
-from fedapa.stores.simulated import Preset, preset_of, write_simulated
+from fedapa.stores.simulated import write_simulated
 from fedapa.stores.simulated_captures import write_simulated_captures
+from fedapa.stores.simulated_rooms import Preset, changed_preset, preset_of
 from tests.conftest import hear_ctrl_c
 
 
@@ -22,7 +22,7 @@ def tiny() -> Preset:
     """One room of the smoke preset with two takes, of nobody and of one person."""
     smoke = preset_of("smoke")
     return replace(
-        smoke, places=(replace(smoke.places[0], counts=(0, 1), days=1, takes=1, windows=1),)
+        smoke, places=(replace(smoke.places[0], counts=(0, 1), days=1, recordings=1, windows=1),)
     )
 
 

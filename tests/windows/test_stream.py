@@ -10,7 +10,8 @@ import pytest
 from fedapa import Capture, read_capture
 from fedapa.errors import DataError
 from fedapa.randomness import Key
-from fedapa.stores.simulated import Task, preset_of
+from fedapa.stores.simulated import Task
+from fedapa.stores.simulated_rooms import preset_of
 from fedapa.windows.clean import Amplitudes
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.stream import Windower, Windows, window_starts

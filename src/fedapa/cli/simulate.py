@@ -8,6 +8,7 @@ import typer
 from fedapa.cli.output import print_out
 from fedapa.cli.progress import shown_progress
 from fedapa.errors import PlanError
+from fedapa.toml import read_toml
 
 __all__ = ["simulate"]
 
@@ -31,13 +32,13 @@ def simulate(
 
     Example: fedapa simulate --preset six-rooms --seed 0 --workers 2 --out rooms.h5
     """
-    from fedapa.stores.own import changed_preset, read_rooms
-    from fedapa.stores.simulated import preset_hash, preset_of, write_simulated
+    from fedapa.stores.simulated import write_simulated
     from fedapa.stores.simulated_captures import PATTERN, write_simulated_captures
+    from fedapa.stores.simulated_rooms import changed_preset, preset_hash, preset_of
 
     chosen = preset_of(preset)
     if rooms is not None:
-        chosen = changed_preset(chosen, read_rooms(rooms))
+        chosen = changed_preset(chosen, read_toml(rooms))
     if out is None and pcap is None:
         raise PlanError("say where to: --out FILE for a store, --pcap FOLDER for captures")
     about = f"SIMULATED rooms, preset {chosen.name} ({preset_hash(chosen)})"

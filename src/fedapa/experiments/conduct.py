@@ -38,7 +38,7 @@ from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
 from fedapa.processes import Show, unseen
-from fedapa.stores.simulated import preset_hash, preset_of
+from fedapa.stores.simulated_rooms import preset_hash, preset_of
 from fedapa.stores.store import Store
 from fedapa.toml import read_toml
 

@@ -16,9 +16,9 @@ from fedapa.randomness import Key
 from fedapa.simulator.channel import TONE_SPACING, Channel, Radio, shadow
 from fedapa.simulator.people import Body, Crowd, Motion, crowd_of
 from fedapa.simulator.receiver import Receiver
-from fedapa.simulator.room import SPEED_OF_LIGHT, Furniture, Room, Scatterers, furniture_of
+from fedapa.simulator.room import SPEED_OF_LIGHT, Furniture, Scatterers, SimulatedRoom, furniture_of
 from fedapa.simulator.take import Scene, take
-from fedapa.stores.simulated import preset_of
+from fedapa.stores.simulated_rooms import preset_of
 from fedapa.windows.split import SplitKind, split_windows
 
 __all__ = [
@@ -52,7 +52,7 @@ def scene_of(room: str, *, preset: str = "six-rooms") -> Scene:
 
 def nobody() -> Crowd:
     """A crowd of none."""
-    hall = Room("hall", (50.0, 50.0, 10.0), (1.0, 1.0, 1.0), (2.0, 1.0, 1.0))
+    hall = SimulatedRoom("hall", (50.0, 50.0, 10.0), (1.0, 1.0, 1.0), (2.0, 1.0, 1.0))
     return crowd_of(hall, people=0, duration=1.0, key=Key(0), body=Body(), motion=Motion())
 
 
@@ -62,7 +62,7 @@ def single_path(distance: float, *, radio: Radio | None = None) -> tuple[float, 
     The delay is the slope of the phase over the tones, as a receiver would estimate it.
     """
     radio = radio or Radio()
-    hall = Room("hall", (50.0, 50.0, 10.0), (1.0, 25.0, 5.0), (1.0 + distance, 25.0, 5.0))
+    hall = SimulatedRoom("hall", (50.0, 50.0, 10.0), (1.0, 25.0, 5.0), (1.0 + distance, 25.0, 5.0))
     free = replace(hall, reflections=0, furniture=Furniture(pieces=0))
     response = Channel(free, radio, _EMPTY, nobody()).response(np.zeros(1))[0].astype(complex)
     tones = radio.tones[radio.live].astype(float)
@@ -89,7 +89,9 @@ def still(place: tuple[float, float, float], cross_section: float) -> Crowd:
 
 def body_echo(place: tuple[float, float, float], cross_section: float) -> tuple[float, float]:
     """Echo of a point body in free space, in dB: simulated, and by the bistatic radar equation."""
-    hall = Room("hall", (30.0, 30.0, 10.0), (5.0, 5.0, 5.0), (15.0, 5.0, 5.0), reflections=0)
+    hall = SimulatedRoom(
+        "hall", (30.0, 30.0, 10.0), (5.0, 5.0, 5.0), (15.0, 5.0, 5.0), reflections=0
+    )
     times = np.zeros(1)
     with_body = Channel(hall, Radio(), _EMPTY, still(place, cross_section)).response(times)
     without = Channel(hall, Radio(), _EMPTY, nobody()).response(times)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedapa.errors import DataError
 from fedapa.report.tables import Sheet
-from fedapa.stores.simulated import Preset
+from fedapa.stores.simulated_rooms import Preset
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label
 from fedapa.windows.recipe import Recipe
@@ -80,7 +80,7 @@ def planned(preset: Preset) -> Distribution:
     """What the simulated rooms of a preset hold, or will hold once they are made."""
     windows: dict[str, dict[Label, int]] = {
         place.scene.room.name: {
-            count: place.days * place.takes * place.windows_of(count)
+            count: place.days * place.recordings * place.windows_of(count)
             for count in sorted(place.counts)
         }
         for place in sorted(preset.places, key=lambda place: place.scene.room.name)

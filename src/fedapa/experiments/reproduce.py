@@ -33,7 +33,8 @@ from fedapa.report.pictures import distribution_figure, save
 from fedapa.report.sheets import horizons, overall, sweep, verdict
 from fedapa.report.study import write_index, write_study
 from fedapa.report.tables import Sheet
-from fedapa.stores.simulated import preset_of, simulated_store
+from fedapa.stores.simulated import simulated_store
+from fedapa.stores.simulated_rooms import preset_of
 
 __all__ = [
     "EXPERIMENTS",

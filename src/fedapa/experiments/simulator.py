@@ -17,7 +17,8 @@ from fedapa.randomness import Key
 from fedapa.report import pictures
 from fedapa.simulator.room import furniture_of
 from fedapa.simulator.take import take
-from fedapa.stores.simulated import preset_of, simulated_store
+from fedapa.stores.simulated import simulated_store
+from fedapa.stores.simulated_rooms import preset_of
 
 __all__ = ["write_pictures"]
 

@@ -14,7 +14,7 @@ from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError
 from fedapa.experiments.experiment import Case, Experiment, Nets
 from fedapa.federation.plan import Plan
-from fedapa.stores.simulated import preset_of
+from fedapa.stores.simulated_rooms import preset_of
 from fedapa.stores.store import Store
 
 __all__ = ["WINDOWS"]

@@ -11,23 +11,25 @@ kernel onto a grid of delays, and each delay of the grid is turned into tones.
 
 import functools
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict
 from scipy.special import i0
 
-from fedapa.errors import PlanError
+from fedapa.csi.subcarriers import all_tones, used_tones
 from fedapa.simulator.delays import DelayGrid
 from fedapa.simulator.people import MOTION_RATE, Crowd
 from fedapa.simulator.room import (
     SPEED_OF_LIGHT,
-    Room,
     Scatterers,
+    SimulatedRoom,
     image_sources,
     mirrors,
     reflection,
 )
+from fedapa.simulator.settings import KNOWN_KEYS_ONLY, Number, within
 
 __all__ = ["SEATED_RATE", "TONE_SPACING", "Channel", "Radio", "shadow"]
 
@@ -41,7 +43,6 @@ TONE_SPACING = 312_500.0
 SEATED_RATE = 62.5
 """Hz at which the motion of seated people is sampled: a fidget makes at most 17 Hz of Doppler."""
 
-_LIVE = {20: (28, 0), 40: (58, 1), 80: (122, 1)}
 _SINC_TAPS = 16
 _FRACTIONS = 8192  # of a sample, told apart in interpolation
 _FAR_FIELD = np.float32(0.5)  # m; the radar equation does not hold nearer to an antenna
@@ -52,35 +53,25 @@ _BLOCK = 100_000  # paths worked on at a time: their arrays stay in the processo
 class Radio:
     """What is sent: carrier, bandwidth and packet rate."""
 
-    carrier: float = 5.21e9
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
+
+    carrier: Annotated[Number, within(2.3e9, 7.2e9)] = 5.21e9
     """Hz. Channel 42, the 80 MHz channel most captures of this kind use (IEEE 802.11ac)."""
-    bandwidth: int = 80
+    bandwidth: Literal[20, 40, 80] = 80
     """MHz: 20, 40 or 80 (IEEE 802.11ac)."""
-    rate: float = 1000.0
+    rate: Annotated[Number, within(125, 1000)] = 1000.0
     """Hz, packets sent per second; 125 to 1000. Assumption: what people ping at; the captures that
     the paper builds on have about 1000."""
 
     @property
     def tones(self) -> npt.NDArray[np.int16]:
         """All centred tone numbers, null ones included: 64, 128 or 256."""
-        half = self.bandwidth * 32 // 20
-        return np.arange(-half, half, dtype=np.int16)
+        return np.array(all_tones(self.bandwidth), np.int16)
 
     @property
     def live(self) -> npt.NDArray[np.bool_]:
         """Which of ``tones`` carry data or pilots: 56, 114 or 242 of them (IEEE 802.11ac)."""
-        last, gap = _LIVE[self.bandwidth]
-        magnitude = np.abs(self.tones)
-        return (magnitude > gap) & (magnitude <= last)
-
-    def check(self, where: str = "") -> None:
-        """Raise if no such radio is simulated."""
-        if self.bandwidth not in _LIVE:
-            raise PlanError(f"{where}bandwidth of {self.bandwidth} MHz; choose 20, 40 or 80")
-        if not 125 <= self.rate <= 1000:
-            raise PlanError(f"{where}packet rate of {self.rate:g} Hz; choose 125 to 1000")
-        if not 2.3e9 <= self.carrier <= 7.2e9:
-            raise PlanError(f"{where}carrier of {self.carrier:g} Hz; choose 2.3e9 to 7.2e9")
+        return np.isin(self.tones, used_tones(self.bandwidth))
 
 
 @dataclass(frozen=True)
@@ -96,7 +87,9 @@ class _Group:
 class Channel:
     """The channel of one room on one day with one crowd in it."""
 
-    def __init__(self, room: Room, radio: Radio, furniture: Scatterers, crowd: Crowd) -> None:
+    def __init__(
+        self, room: SimulatedRoom, radio: Radio, furniture: Scatterers, crowd: Crowd
+    ) -> None:
         self.room, self.radio, self.crowd = room, radio, crowd
         self._offsets: Array = radio.tones[radio.live].astype(float) * TONE_SPACING  # Hz
         self._frequencies = radio.carrier + self._offsets
@@ -332,7 +325,7 @@ def shadow(
     return np.asarray(1 - inside * across * (over + under) / np.float32(np.pi**2), np.float32)
 
 
-def _distances(points: Single, antenna: tuple[float, float, float], room: Room) -> Single:
+def _distances(points: Single, antenna: tuple[float, float, float], room: SimulatedRoom) -> Single:
     """[times, 7, points] from the antenna and its six first images to each point."""
     squares = [(points[..., axis] - np.float32(antenna[axis])) ** 2 for axis in range(3)]
     direct = squares[0] + squares[1] + squares[2]

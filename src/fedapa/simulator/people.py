@@ -5,15 +5,16 @@ shadows paths. The equations are in docs/simulator.md.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict
 
 from fedapa.errors import PlanError
 from fedapa.randomness import Key
-from fedapa.simulator.ranges import Ranges, check_pair, check_ranges
-from fedapa.simulator.room import Room, capacity
+from fedapa.simulator.room import SimulatedRoom, capacity
+from fedapa.simulator.settings import KNOWN_KEYS_ONLY, Number, Pair, list_of, within
 
 __all__ = ["MOTION_RATE", "POINTS", "Body", "Crowd", "Motion", "crowd_of"]
 
@@ -25,96 +26,67 @@ MOTION_RATE = 250.0
 POINTS = 5
 """Scattering points of a body: torso, left arm, right arm, left leg, right leg."""
 
+_SHARES = (0.5, 0.1, 0.1, 0.15, 0.15)
+
 
 @dataclass(frozen=True)
 class Body:
     """What a body is to a radio wave."""
 
-    cross_section: tuple[float, float] = (0.5, 1.0)
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
+
+    cross_section: Annotated[Pair, within(0, 100)] = (0.5, 1.0)
     """m², least and greatest radar cross-section of a person. 0.5 to 1 m² is the usual figure
     between 1 and 10 GHz (Skolnik, Radar Handbook); swept in a test."""
-    shares: tuple[float, ...] = (0.5, 0.1, 0.1, 0.15, 0.15)
+    shares: Annotated[tuple[Number, ...], list_of(POINTS), within(0, 1)] = _SHARES
     """Share of the cross-section by point: torso, arms, legs. Assumption: the torso gives most of
     the echo, legs more than arms (Chen, The Micro-Doppler Effect in Radar, 2011)."""
-    width: tuple[float, float] = (0.35, 0.5)
+    width: Annotated[Pair, within(0.05, 2)] = (0.35, 0.5)
     """m, least and greatest width of the shadowing screen. Shoulder breadth 0.36 to 0.5 m
     (ISO 7250-2 anthropometry)."""
-    height: tuple[float, float] = (1.55, 1.9)
+    height: Annotated[Pair, within(0.5, 2.5)] = (1.55, 1.9)
     """m, least and greatest stature (ISO 7250-2)."""
-    seated_share: float = 0.75
+    seated_share: Annotated[Number, within(0.1, 1)] = 0.75
     """Height of a seated person by stature, floor to crown. ISO 7250-2: sitting height 0.52 of
     stature above a seat of 0.42 m."""
-    absorption: float = 0.3
+    absorption: Annotated[Number, within(0, 5)] = 0.3
     """m², absorption cross-section in a diffuse field; 0.18 to 0.45 m² over 1 to 8.5 GHz
     (Melia et al., IEEE Trans. EMC 2013)."""
-
-    def check(self, where: str = "body.") -> None:
-        """Raise if there can be no such body."""
-        check_ranges(self, _BODY_RANGES, where)
-        for pair in ("cross_section", "width", "height"):
-            check_pair(self, pair, where)
 
 
 @dataclass(frozen=True)
 class Motion:
     """How people in a room move."""
 
-    seated: float = 0.5
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
+
+    seated: Annotated[Number, within(0, 1)] = 0.5
     """Probability that a person sits during the whole take, while there are seats. Assumption,
     set by room."""
-    speed: tuple[float, float] = (0.3, 1.5)
+    # A leg is 1.8 times as fast: 119 Hz of Doppler at 5.21 GHz, still below half of MOTION_RATE.
+    speed: Annotated[Pair, within(0.05, 1.9)] = (0.3, 1.5)
     """m/s, least and greatest walking speed. Strolling to brisk indoor walking (Bohannon 1997
     gives 1.3 to 1.5 m/s as comfortable for adults)."""
-    pause: float = 4.0
+    pause: Annotated[Number, within(0, 3600)] = 4.0
     """s, mean stop at a waypoint. Assumption."""
-    pausing: float = 0.5
+    pausing: Annotated[Number, within(0, 1)] = 0.5
     """Probability of a stop at a waypoint. Assumption."""
-    clearance: float = 0.4
+    clearance: Annotated[Number, within(0, 10)] = 0.4
     """m kept from the walls. Assumption."""
-    sway: float = 0.008
+    sway: Annotated[Number, within(0, 0.1)] = 0.008
     """m, standard deviation of a standing body around its place; postural sway is 5 to 10 mm
     (Winter 1995)."""
-    fidget: float = 0.03
+    fidget: Annotated[Number, within(0, 0.2)] = 0.03
     """m, standard deviation of a hand or foot during a fidget. Assumption."""
-    fidgets: float = 0.1
+    fidgets: Annotated[Number, within(0, 5)] = 0.1
     """1/s, how often a resting person fidgets, for about a second. Assumption."""
-    breath: float = 0.005
+    breath: Annotated[Number, within(0, 0.05)] = 0.005
     """m, amplitude of the chest: 4 to 12 mm (Droitcour 2006)."""
-    breaths: tuple[float, float] = (0.2, 0.33)
+    breaths: Annotated[Pair, within(0.05, 2)] = (0.2, 0.33)
     """Hz, least and greatest breathing rate: 12 to 20 breaths a minute at rest."""
-    smoothing: float = 1.0
+    smoothing: Annotated[Number, within(0.5, 10)] = 1.0
     """s over which a person starts, stops or turns: about two steps. Assumption; a test keeps limbs
     below the speed that the sampling of motion allows."""
-
-    def check(self, where: str = "motion.") -> None:
-        """Raise if nobody can move like that."""
-        check_ranges(self, _MOTION_RANGES, where)
-        for pair in ("speed", "breaths"):
-            check_pair(self, pair, where)
-
-
-_BODY_RANGES: Ranges = {
-    "cross_section": (0, 100),
-    "shares": (0, 1),
-    "width": (0.05, 2),
-    "height": (0.5, 2.5),
-    "seated_share": (0.1, 1),
-    "absorption": (0, 5),
-}
-_MOTION_RANGES: Ranges = {
-    "seated": (0, 1),
-    # A leg is 1.8 times as fast: 119 Hz of Doppler at 5.21 GHz, still below half of MOTION_RATE.
-    "speed": (0.05, 1.9),
-    "pause": (0, 3600),
-    "pausing": (0, 1),
-    "clearance": (0, 10),
-    "sway": (0, 0.1),
-    "fidget": (0, 0.2),
-    "fidgets": (0, 5),
-    "breath": (0, 0.05),
-    "breaths": (0.05, 2),
-    "smoothing": (0.5, 10),
-}
 
 
 @dataclass(frozen=True)
@@ -155,7 +127,7 @@ _MARGIN = 0.5
 
 
 def crowd_of(
-    room: Room, *, people: int, duration: float, key: Key, body: Body, motion: Motion
+    room: SimulatedRoom, *, people: int, duration: float, key: Key, body: Body, motion: Motion
 ) -> Crowd:
     """``people`` in ``room`` for ``duration`` seconds; they keep out of nobody's way."""
     if people < 0:
@@ -193,7 +165,12 @@ def crowd_of(
 
 
 def _torso(
-    room: Room, *, seat: Array | None, samples: int, motion: Motion, draw: np.random.Generator
+    room: SimulatedRoom,
+    *,
+    seat: Array | None,
+    samples: int,
+    motion: Motion,
+    draw: np.random.Generator,
 ) -> Array:
     """[samples, 2] path of a torso over the floor: a seat, or waypoints at constant speeds."""
     if seat is not None:

@@ -4,18 +4,19 @@ The equations are in docs/simulator.md. Every effect has its own setting, and ze
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import AfterValidator, ConfigDict, Strict
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import PlanError
 from fedapa.randomness import Key
 from fedapa.simulator.channel import TONE_SPACING, Channel, Radio
-from fedapa.simulator.ranges import Ranges, check_ranges
+from fedapa.simulator.settings import KNOWN_KEYS_ONLY, Number, check_settings, within
 
-__all__ = ["Receiver", "Schedule", "receive", "schedule"]
+__all__ = ["Receiver", "Schedule", "check_receiver", "receive", "schedule"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Complex: TypeAlias = npt.NDArray[np.complex64]
@@ -26,86 +27,71 @@ _THERMAL = -173.98
 """dBm/Hz at 290 K: k·T."""
 
 
+def _printable(device: str) -> str:
+    if not (device.isprintable() and 1 <= len(device) <= 64):
+        raise ValueError("choose 1 to 64 printable letters")
+    return device
+
+
 @dataclass(frozen=True)
 class Receiver:
     """Radio front end and firmware of one receiver."""
 
-    device: str = "simulated"
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
+
+    device: Annotated[str, Strict(), AfterValidator(_printable)] = "simulated"
     """What the capture says about its maker."""
-    bits: int = 16
+    bits: Literal[8, 16] = 16
     """Bits of a real or imaginary part: 16 as Broadcom 43455c0 delivers, 8 as Espressif does."""
-    level: float = 0.03
+    level: Annotated[Number, within(0, 0.25)] = 0.03
     """Root mean square of a frame by full scale after gain control. Assumption: about 1000 of
     32767, as the amplitudes in public 43455c0 captures."""
-    transmit_power: float = 15.0
+    transmit_power: Annotated[Number, within(-100, 200)] = 15.0
     """dBm over the whole band. Access points send 15 to 20 dBm (ETSI EN 301 893 allows 23)."""
-    noise_figure: float = 6.0
+    noise_figure: Annotated[Number, within(0, 50)] = 6.0
     """dB. Assumption: 5 to 8 dB for integrated Wi-Fi receivers."""
-    distortion: float = -32.0
+    distortion: Annotated[Number, within(-200, 0)] = -32.0
     """dB of each frame's own power that becomes noise: phase noise, nonlinearity, channel
     estimation. The transmitter constellation error of 256-QAM 5/6 (IEEE 802.11ac, table 22-20)."""
-    drift: float = 0.5
+    drift: Annotated[Number, within(0, 20)] = 0.5
     """dB, standard deviation of the slow gain. Assumption: temperature."""
-    drift_time: float = 20.0
+    drift_time: Annotated[Number, within(0.1, 1e06)] = 20.0
     """s over which the slow gain forgets. Assumption."""
-    day_gain: float = 1.0
+    day_gain: Annotated[Number, within(0, 20)] = 1.0
     """dB, standard deviation of the gain from day to day. Assumption."""
-    agc_step: float = 3.0
+    agc_step: Annotated[Number, within(0, 20)] = 3.0
     """dB between two gain settings of the automatic gain control; 0 is a fixed gain. Assumption:
     amplifiers and attenuators switch in steps of 1 to 6 dB."""
-    agc_error: float = 0.3
+    agc_error: Annotated[Number, within(0, 20)] = 0.3
     """dB, standard deviation of the level the gain control measures on a preamble. Assumption."""
-    ripple: float = 1.5
+    ripple: Annotated[Number, within(0, 20)] = 1.5
     """dB, standard deviation of the gain over the band, fixed per receiver: filters. Assumption:
     1 to 2 dB, as empty-room frames of public captures show."""
-    edge: float = 3.0
+    edge: Annotated[Number, within(0, 40)] = 3.0
     """dB lost at the outermost tones. Assumption: as above."""
-    timing: float = 30.0
+    timing: Annotated[Number, within(0, 1000)] = 30.0
     """ns, standard deviation of the start of the FFT window of a packet (Xie et al. 2015 report
     tens of ns of packet detection delay)."""
-    phase: float = np.pi
+    phase: Annotated[Number, within(0, np.pi)] = np.pi
     """rad, half the range of a packet's common phase; free-running oscillators make it uniform."""
-    loss: float = 0.01
+    loss: Annotated[Number, within(0, 0.5)] = 0.01
     """Share of the packets that never arrive. Assumption: a quiet channel."""
-    jitter: float = 0.05
+    jitter: Annotated[Number, within(0, 0.2)] = 0.05
     """Standard deviation of the sending time by the packet interval: medium access. Assumption."""
-    narrow: float = 0.003
+    narrow: Annotated[Number, within(0, 0.5)] = 0.003
     """Share of frames that fill only a part of the band, if that is wider than 20 MHz. Assumption:
     control frames slip into every capture; public captures hold them too."""
-    junk: float = 30.0
+    junk: Annotated[Number, within(0, 1000)] = 30.0
     """Greatest amplitude found in null tones by the frame's own; leakage and uninitialised memory.
     Assumption: the public 43455c0 sample has far more at one tone, far less at others."""
 
-    def check(self, where: str = "hardware.") -> None:
-        """Raise if there can be no such receiver."""
-        if self.bits not in (8, 16):
-            raise PlanError(f"{where}bits = {self.bits}; choose 8 or 16")
-        if not (self.device.isprintable() and 1 <= len(self.device) <= 64):
-            raise PlanError(
-                f"{where}device = {self.device[:64]!r}; choose 1 to 64 printable letters"
-            )
-        least = 2 / (2 ** (self.bits - 1) - 1)  # two steps of the quantiser
-        check_ranges(self, {"level": (least, 0.25), **_RANGES}, where)
 
-
-_RANGES: Ranges = {
-    "transmit_power": (-100, 200),
-    "noise_figure": (0, 50),
-    "distortion": (-200, 0),
-    "drift": (0, 20),
-    "drift_time": (0.1, 1e6),
-    "day_gain": (0, 20),
-    "agc_step": (0, 20),
-    "agc_error": (0, 20),
-    "ripple": (0, 20),
-    "edge": (0, 40),
-    "timing": (0, 1000),
-    "phase": (0, np.pi),
-    "loss": (0, 0.5),
-    "jitter": (0, 0.2),
-    "narrow": (0, 0.5),
-    "junk": (0, 1000),
-}
+def check_receiver(receiver: Receiver, where: str) -> None:
+    """Raise if there can be no such receiver."""
+    check_settings(receiver, where)
+    least = 2 / (2 ** (receiver.bits - 1) - 1)  # two steps of the quantiser
+    if receiver.level < least:
+        raise PlanError(f"{where}level = {receiver.level}; choose {least:g} to 0.25")
 
 
 @dataclass(frozen=True)

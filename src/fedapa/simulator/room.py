@@ -5,23 +5,32 @@ spans [0, x] × [0, y] × [0, z].
 """
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import Annotated, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict
 
 from fedapa.errors import PlanError, nearest
 from fedapa.randomness import Key
-from fedapa.simulator.ranges import Ranges, check_pair, check_ranges
+from fedapa.simulator.settings import (
+    KNOWN_KEYS_ONLY,
+    Number,
+    Pair,
+    Point,
+    Spot,
+    Whole,
+    check_settings,
+    within,
+)
 
 __all__ = [
     "MATERIALS",
     "SPEED_OF_LIGHT",
     "Furniture",
     "Images",
-    "Point",
-    "Room",
     "Scatterers",
+    "SimulatedRoom",
     "Walls",
     "capacity",
     "check_room",
@@ -32,7 +41,6 @@ __all__ = [
     "room_on",
 ]
 
-Point: TypeAlias = tuple[float, float, float]
 Array: TypeAlias = npt.NDArray[np.float64]
 _Points = TypeVar("_Points", npt.NDArray[np.float32], npt.NDArray[np.float64])
 
@@ -65,6 +73,8 @@ _FLOOR_PER_PERSON = 0.5
 class Walls:
     """The material of each face; names of ``MATERIALS``."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
+
     west: str = "plasterboard"
     """The face x = 0. Assumption."""
     east: str = "plasterboard"
@@ -88,44 +98,32 @@ class Walls:
 class Furniture:
     """Fixed scatterers: tables, shelves, screens; a little elsewhere every day."""
 
-    pieces: int = 12
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
+
+    pieces: Annotated[Whole, within(0, 1000)] = 12
     """Number of scatterers. Assumption."""
-    cross_section: tuple[float, float] = (0.05, 0.5)
+    cross_section: Annotated[Pair, within(0, 100)] = (0.05, 0.5)
     """m², least and greatest radar cross-section of a piece. Assumption: from a chair to a desk."""
-    height: tuple[float, float] = (0.3, 1.6)
+    height: Annotated[Pair, within(0, 100)] = (0.3, 1.6)
     """m, where the scattering centres lie. Assumption."""
-    drift: float = 0.02
+    drift: Annotated[Number, within(0, 10)] = 0.02
     """m, standard deviation of a piece's place from day to day. Assumption: a third of a
     wavelength, what cleaning and use do to a table."""
-    moved_share: float = 0.15
+    moved_share: Annotated[Number, within(0, 1)] = 0.15
     """Share of the pieces that somebody really moves between two days. Assumption."""
-    moved_by: float = 0.5
+    moved_by: Annotated[Number, within(0, 100)] = 0.5
     """m, standard deviation of such a move. Assumption."""
-
-    def check(self, where: str = "furniture.") -> None:
-        """Raise if there can be no such furniture."""
-        check_ranges(self, _FURNITURE_RANGES, where)
-        for pair in ("cross_section", "height"):
-            check_pair(self, pair, where)
-
-
-_FURNITURE_RANGES: Ranges = {
-    "pieces": (0, 1000),
-    "cross_section": (0, 100),
-    "height": (0, 100),
-    "drift": (0, 10),
-    "moved_share": (0, 1),
-    "moved_by": (0, 100),
-}
 
 
 @dataclass(frozen=True)
-class Room:
+class SimulatedRoom:
     """A shoebox with one transmitter and one receiver."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
 
     name: str
     """What the room is called in the store."""
-    size: Point
+    size: Annotated[Point, within(1, 100)]
     """m, inner length, width and height."""
     transmitter: Point
     """m, place of the transmitting antenna."""
@@ -135,12 +133,12 @@ class Room:
     """Materials of the six faces."""
     furniture: Furniture = Furniture()
     """What stands in the room."""
-    seats: tuple[tuple[float, float], ...] = ()
+    seats: tuple[Spot, ...] = ()
     """m, (x, y) of the places to sit."""
-    reflections: int = 3
+    reflections: Annotated[Whole, within(0, 6)] = 3
     """Greatest number of wall reflections of a static path. Assumption: at 5 GHz a fourth
     reflection from plasterboard lies more than 30 dB below the direct path."""
-    device_drift: float = 0.003
+    device_drift: Annotated[Number, within(0, 0.1)] = 0.003
     """m, standard deviation of both antennas' places from day to day. Assumption: nobody moves
     them, but shelves are dusted."""
 
@@ -165,15 +163,14 @@ class Images:
         return np.asarray(self.bounces.sum(axis=1), np.int64)
 
 
-def capacity(room: Room) -> int:
+def capacity(room: SimulatedRoom) -> int:
     """How many people fit on the floor: two per square metre, a packed standing crowd."""
     return int(room.size[0] * room.size[1] / _FLOOR_PER_PERSON)
 
 
-def check_room(room: Room) -> None:
+def check_room(room: SimulatedRoom) -> None:
     """Raise if such a room cannot be."""
-    if not all(1.0 <= side <= 100.0 for side in room.size):
-        raise PlanError(f"room '{room.name}': sides of {room.size} m; each must be 1 to 100 m")
+    check_settings(room, f"room '{room.name}': ")
     for what, place in (("transmitter", room.transmitter), ("receiver", room.receiver)):
         if any(not 0 <= x <= side for x, side in zip(place, room.size, strict=True)):
             raise PlanError(
@@ -196,10 +193,6 @@ def check_room(room: Room) -> None:
     for x, y in room.seats:
         if not (0 < x < room.size[0] and 0 < y < room.size[1]):
             raise PlanError(f"room '{room.name}': the seat at ({x}, {y}) m is outside the room")
-    if not 0 <= room.reflections <= 6:
-        raise PlanError(f"room '{room.name}': {room.reflections} reflections; choose 0 to 6")
-    check_ranges(room, {"device_drift": (0, 0.1)}, f"room '{room.name}': ")
-    room.furniture.check(f"room '{room.name}': furniture.")
     if room.furniture.height[1] > room.size[2]:
         raise PlanError(
             f"room '{room.name}': furniture.height = {list(room.furniture.height)} in a room "
@@ -207,7 +200,7 @@ def check_room(room: Room) -> None:
         )
 
 
-def image_sources(source: Point | Array, room: Room, order: int) -> Images:
+def image_sources(source: Point | Array, room: SimulatedRoom, order: int) -> Images:
     """All mirror images of ``source`` up to ``order`` reflections (Allen and Berkley 1979).
 
     Along one axis of length L, the image number m lies at m·L + x for even m and at
@@ -227,7 +220,7 @@ def image_sources(source: Point | Array, room: Room, order: int) -> Images:
     return Images(places, np.stack([near, far], axis=-1).reshape(-1, 6))
 
 
-def mirrors(points: _Points, room: Room) -> list[_Points]:
+def mirrors(points: _Points, room: SimulatedRoom) -> list[_Points]:
     """``points`` [..., 3] mirrored in each of the six faces, in the order of ``Walls.names``."""
     reflected = []
     for axis, side in enumerate(room.size):
@@ -269,7 +262,7 @@ class Scatterers:
     """[pieces] m²."""
 
 
-def furniture_of(room: Room, *, key: Key, day: int) -> Scatterers:
+def furniture_of(room: SimulatedRoom, *, key: Key, day: int) -> Scatterers:
     """The furniture of ``room`` on ``day``: the same pieces every day, not quite where they were.
 
     ``key`` is the room's; the days differ independently around the room's plan.
@@ -286,7 +279,7 @@ def furniture_of(room: Room, *, key: Key, day: int) -> Scatterers:
     return Scatterers(np.clip(places, 0.05, np.asarray(room.size) - 0.05), cross_sections)
 
 
-def room_on(room: Room, *, key: Key, day: int) -> Room:
+def room_on(room: SimulatedRoom, *, key: Key, day: int) -> SimulatedRoom:
     """``room`` with its antennas where they are on ``day``; ``key`` is the room's."""
     draw = (key / "antennas" / "day" / day).numpy()
     moved = draw.normal(0.0, room.device_drift, (2, 3))

@@ -1,14 +1,18 @@
 """A take: a scene, a number of people and a day become a capture."""
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from pydantic import ConfigDict
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import PlanError
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Channel, Radio
 from fedapa.simulator.people import Body, Motion, crowd_of
-from fedapa.simulator.receiver import Receiver, receive, schedule
-from fedapa.simulator.room import Room, check_room, furniture_of, room_on
+from fedapa.simulator.receiver import Receiver, check_receiver, receive, schedule
+from fedapa.simulator.room import SimulatedRoom, check_room, furniture_of, room_on
+from fedapa.simulator.settings import KNOWN_KEYS_ONLY, check_settings
 
 __all__ = ["Scene", "check_scene", "take"]
 
@@ -20,7 +24,9 @@ _FREE = 0.1
 class Scene:
     """All there is to know about a place before anybody enters it."""
 
-    room: Room
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
+
+    room: SimulatedRoom
     """Walls, antennas, furniture, seats."""
     radio: Radio = field(default_factory=Radio)
     """Carrier, bandwidth, packet rate."""
@@ -37,10 +43,10 @@ def check_scene(scene: Scene) -> None:
     room, motion = scene.room, scene.motion
     where = f"room '{room.name}': "
     check_room(room)
-    scene.radio.check(where)
-    scene.receiver.check(f"{where}hardware.")
-    scene.body.check(f"{where}body.")
-    motion.check(f"{where}motion.")
+    check_settings(scene.radio, where)
+    check_receiver(scene.receiver, f"{where}hardware.")
+    check_settings(scene.body, f"{where}body.")
+    check_settings(motion, f"{where}motion.")
     if scene.body.height[1] > room.size[2]:
         raise PlanError(
             f"{where}people of up to {scene.body.height[1]:g} m in a room {room.size[2]:g} m high; "

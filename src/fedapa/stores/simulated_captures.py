@@ -11,7 +11,8 @@ from fedapa.csi.nexmon import write_nexmon
 from fedapa.errors import DataError
 from fedapa.files import folder_aside
 from fedapa.processes import Progress, Show, unseen
-from fedapa.stores.simulated import Preset, Task, preset_of, run_tasks, tasks_of
+from fedapa.stores.simulated import Task, run_tasks, tasks_of
+from fedapa.stores.simulated_rooms import Preset, preset_of
 
 __all__ = ["PATTERN", "write_simulated_captures"]
 
