@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedapa.federation.engines.in_process import available_cores
+from fedapa.processes import available_cores
 
 __all__ = ["PATH", "append", "changes", "compared", "described", "flat", "last", "machine"]
 

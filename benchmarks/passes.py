@@ -29,11 +29,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.training import BATCH, CLASSES, NETS, TEST, TRAIN, make_rooms, products_of_a_step
-from fedapa.federation.engines.in_process import keep_memory
 from fedapa.learning.fit import Training, cross_entropy, fit
 from fedapa.learning.losses import fedapa_loss
 from fedapa.models.convnet import ConvEncoder
 from fedapa.models.model import Model
+from fedapa.processes import keep_memory
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fedapa import processes
-from fedapa.federation.engines.in_process import start_worker
+from fedapa.processes import start_training_worker
 from tests.conftest import hear_ctrl_c
 
 
@@ -27,7 +27,7 @@ def _ask(name: str) -> bytes:
     with processes.Workers(
         1,
         context=processes.importing_once(),
-        initializer=start_worker,
+        initializer=start_training_worker,
         initargs=(processes.variables(),),
     ) as pool:
         return pool.submit(_seen, name).result()

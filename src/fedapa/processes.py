@@ -15,6 +15,7 @@ prints nor knows who watches: the command line draws bars or lines from it.
 """
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import secrets
@@ -36,10 +37,12 @@ __all__ = [
     "Progress",
     "Show",
     "Workers",
+    "available_cores",
     "begin_worker",
     "get_ready",
     "importing_once",
-    "take_variables",
+    "keep_memory",
+    "start_training_worker",
     "unseen",
     "variables",
 ]
@@ -69,6 +72,13 @@ Show = Callable[[Progress], None]
 
 def unseen(_: Progress) -> None:
     """A ``Show`` for work that nobody watches."""
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def importing_once() -> BaseContext:
@@ -107,12 +117,6 @@ def variables() -> dict[str, str]:
     return dict(os.environ)
 
 
-def take_variables(given: Mapping[str, str]) -> None:
-    """In a worker: the environment of whoever asked for it."""
-    os.environ.clear()
-    os.environ.update(given)
-
-
 _RESULTS: Path | None = None
 """In a worker: where results are put."""
 
@@ -121,6 +125,30 @@ def begin_worker() -> None:
     """In a worker: leave Ctrl-C to the parent, and end with it however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def start_training_worker(variables: Mapping[str, str]) -> None:
+    """In a worker that trains: the environment of whoever asked for it, and one thread."""
+    import torch
+
+    os.environ.clear()
+    os.environ.update(variables)
+    torch.set_num_threads(1)
+    keep_memory()
+    begin_worker()
+
+
+def keep_memory() -> None:
+    """Let freed activations be used again instead of going back to the system every time.
+
+    By default each of a Large's tensors is mapped, filled with zeros page by page and unmapped in
+    every step. Only glibc knows these two settings.
+    """
+    trim_threshold, most_maps = -1, -4
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        system = ctypes.CDLL(None)
+        system.mallopt(most_maps, 0)
+        system.mallopt(trim_threshold, 2**31 - 1)
 
 
 def _end_with_parent() -> None:

@@ -30,14 +30,14 @@ from fedapa.evaluation.results import Outcome, Results, Row, Setting, outcome_at
 from fedapa.experiments.experiment import MODEL, Base, Case, Experiment, Nets, horizons
 from fedapa.federation import rounds
 from fedapa.federation.cohort import number_of
-from fedapa.federation.engines.in_process import InProcess, available_cores, start_worker
+from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
 from fedapa.federation.plan import Plan, differences
 from fedapa.federation.prepare import check_batches, prepare_rooms
 from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
-from fedapa.processes import Show, unseen
+from fedapa.processes import Show, available_cores, unseen
 from fedapa.stores.simulated_rooms import preset_hash, preset_of
 from fedapa.stores.store import Store
 from fedapa.toml import read_toml
@@ -313,7 +313,7 @@ def _carry_out(missing: Mapping[Path, Plan], workers: int, show: Show) -> None:
     with processes.Workers(
         min(workers, len(missing)),
         context=processes.importing_once(),
-        initializer=start_worker,
+        initializer=processes.start_training_worker,
         initargs=(processes.variables(),),
     ) as pool:
         jobs = {folder: pool.submit(_one, plan.document(), folder) for folder, plan in order}

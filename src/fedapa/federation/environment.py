@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import fedapa
-from fedapa.federation.engines.in_process import available_cores
+from fedapa.processes import available_cores
 
 __all__ = ["commit", "environment"]
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from fedapa.errors import DataError, PlanError, nearest
-from fedapa.federation.engines.in_process import available_cores
 from fedapa.federation.plan import Plan
 from fedapa.models.build import assign_by_size
 from fedapa.models.cost import layers
-from fedapa.processes import Progress, Show, unseen
+from fedapa.processes import Progress, Show, available_cores, unseen
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 from fedapa.rooms.skew import deal

@@ -6,8 +6,6 @@ same bytes. ``workers=0`` serves rooms one by one in this process, for debugging
 """
 
 import contextlib
-import ctypes
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -35,14 +33,7 @@ from fedapa.federation.participant import Participant
 from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Room
 
-__all__ = ["InProcess", "available_cores", "keep_memory", "start_worker"]
-
-
-def available_cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+__all__ = ["InProcess"]
 
 
 class _Served:
@@ -82,7 +73,7 @@ class InProcess:
         self._cards = tuple(room.card for room in served.values())
         # Longest first: the round ends when the last room does.
         self._order = sorted(served, key=lambda name: (-_effort(served[name]), name))
-        wanted = available_cores() if workers is None else workers
+        wanted = processes.available_cores() if workers is None else workers
         self._workers = min(wanted, len(served))
         self._ends = contextlib.ExitStack()
         self._pool: processes.Workers | None = None
@@ -157,29 +148,8 @@ _SERVED: _Served | None = None
 
 def _start_worker(variables: Mapping[str, str], given: bytes) -> None:
     global _SERVED
-    start_worker(variables)
+    processes.start_training_worker(variables)
     _SERVED = _Served(decode_handover(given))
-
-
-def start_worker(variables: Mapping[str, str]) -> None:
-    """Make a process a worker: one thread, deaf to Ctrl-C, gone when its parent is."""
-    processes.take_variables(variables)
-    torch.set_num_threads(1)
-    keep_memory()
-    processes.begin_worker()
-
-
-def keep_memory() -> None:
-    """Let freed activations be used again instead of going back to the system every time.
-
-    By default each of a Large's tensors is mapped, filled with zeros page by page and unmapped in
-    every step. Only glibc knows these two settings.
-    """
-    trim_threshold, most_maps = -1, -4
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        system = ctypes.CDLL(None)
-        system.mallopt(most_maps, 0)
-        system.mallopt(trim_threshold, 2**31 - 1)
 
 
 def _serve(room: str, round: bytes, request: bytes) -> bytes:
