@@ -17,7 +17,7 @@ import numpy as np
 from fedapa.csi.capture import Capture
 from fedapa.csi.nexmon import write_nexmon
 from fedapa.csi.reading import read_capture
-from fedapa.csi.subcarriers import all_tones
+from fedapa.csi.subcarriers import all_subcarriers
 
 __all__ = ["measure"]
 
@@ -77,7 +77,7 @@ def _csiread_intel(csiread: Any, path: Path) -> int:
 
 
 def _write_nexmon(path: Path) -> None:
-    tones = all_tones(80)
+    tones = all_subcarriers(80)
     numbers = np.arange(_PACKETS * len(tones), dtype=np.int64)
     parts = np.stack([numbers * 7919 % 4001 - 2000, numbers * 104729 % 4001 - 2000], axis=1)
     write_nexmon(

@@ -103,6 +103,39 @@ def test_a_time_of_day_behind_the_buffer_does_no_harm(tmp_path, header):
     assert (stamped.sequence.tolist(), stamped.skipped) == ([3, 3], {})
 
 
+@pytest.mark.parametrize("name", ["raw_line", "message"])
+@pytest.mark.parametrize("more", ["", ",walking", ',"a, b",3'])
+def test_lines_that_a_computer_logged_in_a_column_of_quotes_are_read(tmp_path, name, more):
+    """As Python's csv writes them: quotes around the line, and its own ones doubled."""
+    lines = [esp_line(ESP_CLASSIC, esp_values(128, i), clock=i, number=i) for i in range(3)]
+    plain = read_capture(save(tmp_path, *lines))
+    quoted = [line.replace("[", '"[').replace("]", ']"').replace('"', '""') for line in lines]
+    rows = [f'2024-05-06 07:08:09,"{line}"{more}' for line in [*quoted, *lines]]
+    logged = read_capture(save(tmp_path, f"time,{name}{',label' if more else ''}", *rows))
+    np.testing.assert_array_equal(logged.csi, np.concatenate([plain.csi, plain.csi]))
+    assert logged.skipped == {"other text": 1}
+
+
+def test_quotes_around_a_line_that_are_not_doubled_inside_do_no_harm(tmp_path):
+    line = esp_line(ESP_CLASSIC, esp_values(128, 1)).replace("[", '"[').replace("]", ']"')
+    assert read_capture(save(tmp_path, f'"{line}"', line)).packets == 2
+
+
+def test_columns_of_the_listener_before_and_behind_the_line_are_named_by_the_header(tmp_path):
+    line = esp_line(ESP_CLASSIC, esp_values(128, 1), clock=5_000_000)
+    rows = [f'12.5,{line},walking,2024-05-06 07:08:09,"two, in one"']
+    capture = read_capture(save(tmp_path, f"time,{HEADER},label,date,remark", *rows))
+    assert (capture.timestamps.tolist(), capture.skipped) == ([5.0], {})
+    assert read_capture(save(tmp_path, line + ",walking")).packets == 1
+
+
+@pytest.mark.parametrize("junk", ["x", "]", ",[", ',"', "," + " " * 60_000 + "["])
+def test_a_line_with_junk_behind_it_is_garbled(tmp_path, junk):
+    line = esp_line(ESP_CLASSIC, esp_values(128, 1))
+    capture = read_capture(save(tmp_path, line, line + junk))
+    assert capture.skipped == {"cut or garbled line": 1}
+
+
 def test_more_behind_the_buffer_needs_a_header(tmp_path):
     line = esp_line(ESP_CLASSIC, esp_values(128, 1)) + ",7,8"
     with pytest.raises(CaptureError, match="27 columns without a header that names them"):

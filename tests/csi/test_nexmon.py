@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedapa import Capture, CaptureError, read_capture
 from fedapa.csi.nexmon import decode_words, write_nexmon
 from fedapa.csi.reading import read_chunks
-from fedapa.csi.subcarriers import all_tones
+from fedapa.csi.subcarriers import all_subcarriers
 from tests.csi.capture_bytes import (
     CHIP_CODE,
     ethernet,
@@ -275,7 +275,7 @@ def test_what_cannot_be_read_says_why(tmp_path, data, words):
 def captures(draw):
     bandwidth = draw(st.sampled_from([20, 40, 80]))
     packets, rx, tx = (draw(st.integers(1, 3)) for _ in range(3))
-    tones = all_tones(bandwidth)
+    tones = all_subcarriers(bandwidth)
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     parts = rng.integers(-32767, 32768, (packets, len(tones), rx, tx, 2)).astype(np.float32)

@@ -12,6 +12,7 @@ import scipy.io
 
 from fedapa import CaptureError, read_capture
 from fedapa.csi.reading import read_chunks
+from fedapa.csi.subcarriers import live
 from tests.csi.mutations import check_capture, try_bytes
 
 pytestmark = pytest.mark.data
@@ -189,3 +190,16 @@ def test_every_real_file_is_read_in_chunks_too(shared_data):
             whole = read_capture(path)
             parts = [chunk.csi for chunk in read_chunks(path, size=5000)]
             np.testing.assert_array_equal(np.concatenate(parts), whole.csi, path.name)
+
+
+def test_the_last_subcarrier_of_a_43455c0_at_20_mhz_holds_no_channel(shared_data):
+    """Far above all others, in a few distinct values; the one below it is as good as any."""
+    (path,) = (shared_data / "captures" / "nexmon").glob("csi-*-20-13-*.pcap")
+    capture = read_capture(path)
+    kept = live(capture.device, capture.bandwidth, capture.subcarriers)
+    last = capture.csi[:, capture.subcarriers == 28, 0, 0]
+    others = np.abs(capture.csi[:, kept, 0, 0])
+    assert np.abs(last).mean() > 20 * np.median(others)
+    assert len(np.unique(last)) < 10
+    assert capture.subcarriers[kept].max() == 27
+    assert others.mean(axis=0).max() < 5 * np.median(others)

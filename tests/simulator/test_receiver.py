@@ -65,7 +65,7 @@ def test_thermal_noise_is_that_of_the_link_budget() -> None:
     assert in_dbm == pytest.approx(-173.98 + 79.03 + 6, abs=0.5)
 
 
-def test_slow_gain_moves_all_tones_together(seen: dict[str, Seen]) -> None:
+def test_slow_gain_moves_all_subcarriers_together(seen: dict[str, Seen]) -> None:
     amplitude = np.abs(live_part(seen["slow gain"]))
     ratio = amplitude / amplitude[0]
     assert np.ptp(ratio.mean(axis=1)) > 0.02

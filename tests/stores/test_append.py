@@ -29,9 +29,20 @@ def test_pieces_become_one_recording(tmp_path: Path) -> None:
         (recording,) = store.recordings("cafe")
         assert recording.shape == (37, 5, 2)
         assert recording.rate == pytest.approx(100)
+        assert recording.mean_rate == pytest.approx(100)
         rows = store.read(recording, 28, 33)
         np.testing.assert_array_equal(rows, np.concatenate([pieces[0][0], pieces[2][0]])[28:33])
         assert len(store.timestamps(recording)) == 37
+
+
+def test_the_rate_of_bursts_is_told_both_ways(tmp_path: Path) -> None:
+    """Two bursts of ten packets, 1 ms apart, 9.991 s from start to start: 19 intervals in 10 s."""
+    path = tmp_path / "rooms.h5"
+    add(path, "cafe", "take", [piece(10, rate=1000.0), piece(10, 9.991, rate=1000.0)])
+    with Store(path) as store:
+        (recording,) = store.recordings("cafe")
+    assert recording.rate == pytest.approx(1000)
+    assert recording.mean_rate == pytest.approx(1.9)
 
 
 def test_a_recording_without_packets_is_not_kept(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from fedapa import Capture, read_capture
 from fedapa.csi.nexmon import write_nexmon
-from fedapa.csi.subcarriers import all_tones
+from fedapa.csi.subcarriers import all_subcarriers
 from fedapa.windows.inspection import inspect_capture, thumbnail
 
 
 def capture(packets: int = 50, bandwidth: int = 80) -> Capture:
-    tones = all_tones(bandwidth)
+    tones = all_subcarriers(bandwidth)
     rng = np.random.default_rng(0)
     parts = rng.integers(500, 1500, (packets, len(tones), 1, 1, 2)).astype(np.float32)
     return Capture(
@@ -63,6 +63,9 @@ def test_loss_of_bursts_cannot_be_told(tmp_path: Path) -> None:
     bursts = replace(capture(), timestamps=times, sequence=np.zeros(50, np.int64))
     found = inspect_capture(write(tmp_path, bursts))
     assert (found.loss, found.loss_by, found.gaps) == (None, "", 4)
+    # 49 intervals in 4.009 s, of which 45 last a millisecond.
+    assert found.mean_rate == pytest.approx(49 / 4.009, rel=1e-3)
+    assert found.rate == pytest.approx(1000, rel=1e-3)
 
 
 def test_gaps_and_steps_back_are_counted(tmp_path: Path) -> None:

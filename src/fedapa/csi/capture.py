@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Capture"]
+__all__ = ["Capture", "packet_rates"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,3 +41,17 @@ class Capture:
     def packets(self) -> int:
         """Number of packets kept."""
         return len(self.csi)
+
+
+def packet_rates(timestamps: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Packets per second within bursts, and over all the time; 0 where it cannot be told.
+
+    The first is by the middle interval, so that gaps do not count: of packets that come in bursts
+    the two are far apart, and only the second says how many there are.
+    """
+    steps = np.diff(timestamps)
+    forward = steps[steps > 0]
+    if not len(forward):
+        return 0.0, 0.0
+    lasts = float(timestamps.max() - timestamps.min())
+    return 1 / float(np.median(forward)), len(steps) / lasts

@@ -6,11 +6,12 @@ one. Lines of other programs, cut lines and lines written into each other are no
 port: they are skipped and counted.
 
 Dialects differ in their columns. A header line says which; without one the number of columns does.
-Programs that listen at the port may append the time of day to every line.
+Programs that listen at the port may append columns of their own to every line, or log it whole in
+a column in quotes.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedapa.csi.records import Batch, Decoder, Kind, unwrap
-from fedapa.csi.subcarriers import used_tones
+from fedapa.csi.subcarriers import used_subcarriers
 
 __all__ = ["Esp32Decoder", "is_esp32"]
 
@@ -47,7 +48,11 @@ _ALIASES = {
 """Other names of a column; they count where the column itself is not there."""
 _LONGEST = 1 << 16
 """More bytes than this without a line's end are no line of text."""
-_LINE = re.compile(rb'CSI_DATA,([^\[\r\n"]*),"?\[([-\d, ]*)\]"?((?:,[-\d.]*)*)\s*')
+_AFTER = rb',(?:"(?:[^"]|"")*+"|[^",\[\]]*+)'
+"""A column behind the buffer, with its comma."""
+_LINE = re.compile(rb'CSI_DATA,([^\[\r\n"]*),"?\[([-\d, ]*)\]"?((?:' + _AFTER + rb")*+)")
+_QUOTED = re.compile(rb'CSI_DATA,(?:[^"]|"")*+')
+"""What a column in quotes holds: quotes in it are doubled."""
 _NUMBERS = re.compile(rb"-?\d{1,3}(?:[ ,]+-?\d{1,3})*")
 _INTEGER = re.compile(rb"\s*-?\d{1,10}\s*")
 _MARK = b"CSI_DATA"
@@ -71,10 +76,12 @@ def _header(lines: Sequence[bytes]) -> tuple[str, ...] | None:
 def _columns(line: bytes) -> tuple[str, ...] | None:
     """The columns that a header line names, in our words; None for any other line."""
     line = line.removeprefix(b"\xef\xbb\xbf")  # some editors put a mark before the first line
-    if not line.startswith((b"type,", b'"type",')):
-        return None
     words = line.decode("ascii", "replace").strip().lower().replace('"', "").split(",")
-    columns = _in_our_words([word.strip() for word in words])
+    names = [word.strip() for word in words]
+    if "type" not in names:
+        return None
+    # What a listener put before the line itself does not belong to it.
+    columns = _in_our_words(names[names.index("type") :])
     return columns if all(name in columns for name in _NEEDED) else None
 
 
@@ -138,14 +145,26 @@ def _part_of_newer_chip(size: int) -> _Part | None:
     by_size = {
         128: _Part("esp32 lltf", 20, 0, tuple(range(-32, 32))),
         256: _Part("esp32 ht", 40, 0, tuple(range(-64, 64))),
-        112: _Part("esp32 ht", 20, 0, used_tones(20)),
+        112: _Part("esp32 ht", 20, 0, used_subcarriers(20)),
         114: _Part("esp32 ht", 20, 0, tuple(range(-28, 29))),
         234: _Part("esp32 ht", 40, 0, tuple(range(-58, 59))),
-        228: _Part("esp32 ht", 40, 0, used_tones(40)),
-        104: _Part("esp32 lltf", 20, 0, used_tones(20, legacy=True)),
+        228: _Part("esp32 ht", 40, 0, used_subcarriers(40)),
+        104: _Part("esp32 lltf", 20, 0, used_subcarriers(20, form="legacy")),
         106: _Part("esp32 lltf", 20, 0, tuple(range(-26, 27))),
     }
     return by_size.get(size)
+
+
+def _as_sent(line: bytes, mark: int) -> Iterator[bytes]:
+    """The line of the chip in a line of a file: bare, or in a column of a log, in quotes."""
+    bare = line[mark:].rstrip()
+    if line[mark - 1 : mark] != b'"':
+        yield bare
+        return
+    quoted = _QUOTED.match(bare)
+    if quoted is not None and bare[quoted.end() : quoted.end() + 2] in (b'"', b'",'):
+        yield quoted[0].replace(b'""', b'"').rstrip()
+    yield bare.removesuffix(b'"')  # a listener that put quotes around it and did no more
 
 
 class Esp32Decoder(Decoder):
@@ -185,14 +204,14 @@ class Esp32Decoder(Decoder):
         # What stands before the last mark is a line that was interrupted by this one.
         if mark > 0 and _MARK in line[:mark]:
             self.skip("interrupted line", at)
-        match = _LINE.fullmatch(line, mark)
+        match = next(filter(None, map(_LINE.fullmatch, _as_sent(line, mark))), None)
         if match is None:
             return "cut or garbled line"
-        before, after = [_MARK, *match[1].split(b",")], match[3].split(b",")[1:]
+        before, after = [_MARK, *match[1].split(b",")], re.findall(_AFTER, match[3])
         fields = [*before, b"", *after]
         columns = self._named(len(fields), len(before))
         if columns is None and len(after) == 1:
-            # One number behind the buffer that nothing names: the listener's time of day.
+            # One column behind the buffer that nothing names: the listener's, as the time of day.
             del fields[-1]
             columns = self._named(len(fields), len(before))
         if columns is None:

@@ -9,34 +9,20 @@ The CSI is ordered rx, tx, tone; tones from low to high, pilots of older formats
 """
 
 import struct
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from fedapa.csi.records import Batch, Buffer, Bytes, Decoder, Kind, places, rows, unwrap
-from fedapa.csi.subcarriers import used_tones
+from fedapa.csi.subcarriers import used_subcarriers
 
 __all__ = ["FeitCsiDecoder", "is_feitcsi"]
 
 _HEADER = 272
 _WIDTH = {0: 20, 1: 40, 2: 80, 3: 160}
 _FORMAT = {1: "legacy", 2: "ht", 3: "vht", 4: "he", 5: "eht"}
-_HE_EDGE = {20: (2, 122), 40: (3, 244), 80: (3, 500)}
 _MOST_TONES = 1992
 _MOST_ANTENNAS = 4
-
-
-@lru_cache
-def _tones(form: str, bandwidth: int) -> tuple[int, ...]:
-    """The tones of a frame of this format and width."""
-    if form in ("he", "eht"):
-        if bandwidth == 160:
-            lower = tuple(k - 512 for k in _tones(form, 80))
-            return (*lower, *(k + 1024 for k in lower))
-        first, last = _HE_EDGE[bandwidth]
-        return (*range(-last, -first + 1), *range(first, last + 1))
-    return used_tones(bandwidth, legacy=form == "legacy" and bandwidth == 20)
 
 
 def _is_header(buffer: Buffer, at: int) -> bool:
@@ -86,7 +72,7 @@ class FeitCsiDecoder(Decoder):
             if form is None or bandwidth is None:
                 self.skip(f"frame format code {key[0]}", first, len(mine))
                 continue
-            subcarriers = _tones(form, bandwidth)
+            subcarriers = used_subcarriers(bandwidth, form=form)
             if len(subcarriers) != key[3]:
                 self.skip(
                     f"{key[3]} tones, where {form} of {bandwidth} MHz has {len(subcarriers)}",

@@ -31,7 +31,7 @@ from fedapa.csi.records import (
     run_length,
     unwrap,
 )
-from fedapa.csi.subcarriers import intel_tones
+from fedapa.csi.subcarriers import intel_subcarriers
 
 __all__ = ["Intel5300Decoder", "is_intel5300"]
 
@@ -107,7 +107,9 @@ class Intel5300Decoder(Decoder):
         kinds = {int(shape[0]): every} if same else places(shape.tolist())
         for key, mine in kinds.items():
             bandwidth = 40 if key & 1 else 20
-            kind = Kind("intel 5300", bandwidth, key >> 3, key >> 1 & 3, intel_tones(bandwidth), 16)
+            kind = Kind(
+                "intel 5300", bandwidth, key >> 3, key >> 1 & 3, intel_subcarriers(bandwidth), 16
+            )
             batches.append(self._batch(view, kind, starts[mine], heads[mine], ticks[mine]))
         return batches, done
 

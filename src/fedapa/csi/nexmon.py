@@ -22,7 +22,7 @@ import numpy.typing as npt
 from fedapa.csi.capture import Capture
 from fedapa.csi.pcap import LINK_HEADER, Packets, PcapWalker, pcap_header, pcap_record
 from fedapa.csi.records import BLOCK, Batch, Bytes, Decoder, Kind, places, rows
-from fedapa.csi.subcarriers import all_tones
+from fedapa.csi.subcarriers import all_subcarriers
 from fedapa.errors import CaptureError, nearest
 from fedapa.files import aside
 
@@ -181,7 +181,7 @@ class NexmonDecoder(Decoder):
         codes = (specifications >> 11) & 7
         tones = np.zeros(len(sizes), np.int64)
         for code, bandwidth in _BANDWIDTH.items():
-            tones[codes == code] = len(all_tones(bandwidth))
+            tones[codes == code] = len(all_subcarriers(bandwidth))
         unknown = tones == 0
         for code in np.unique(codes[unknown]):
             self._count(unknown & (codes == code), f"channel width code {code}", at)
@@ -276,7 +276,7 @@ class NexmonDecoder(Decoder):
                 tones * 5 // 16,
                 len(cores),
                 len(streams),
-                all_tones(tones * 5 // 16),
+                all_subcarriers(tones * 5 // 16),
                 _SEQUENCE_BITS,
                 "" if positions == [0] else f"cores {cores}, streams {streams}",
                 synthetic=bool(shape >> 32),
@@ -454,7 +454,7 @@ def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> N
     synthetic is told by its sender's address, and read back.
     """
     path = Path(path)
-    tones = all_tones(capture.bandwidth) if capture.bandwidth in _BANDWIDTH.values() else ()
+    tones = all_subcarriers(capture.bandwidth) if capture.bandwidth in _BANDWIDTH.values() else ()
     if not set(capture.subcarriers.tolist()) <= set(tones):
         raise CaptureError(
             f"{path.name}: {capture.bandwidth} MHz with subcarriers from "

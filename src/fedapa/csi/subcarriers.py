@@ -1,4 +1,4 @@
-"""Subcarriers: which tones a device reports, and which of them carry nothing.
+"""Subcarriers: which ones a device reports, and which of them carry nothing.
 
 Indices are centred: 0 is the carrier, negative ones lie below it. Pilots are kept everywhere:
 their phase is known to the receiver, so their channel is as good as any other's.
@@ -12,36 +12,46 @@ import numpy.typing as npt
 
 from fedapa.errors import CaptureError
 
-__all__ = ["LIMITS", "all_tones", "intel_tones", "live", "segments", "used_tones"]
+__all__ = ["LIMITS", "all_subcarriers", "intel_subcarriers", "live", "segments", "used_subcarriers"]
 
-_EDGE = {20: 28, 40: 58, 80: 122}
-_GUARD = {20: 0, 40: 1, 80: 1}
-_LEGACY_EDGE = 26
+_LIVE = {20: (1, 28), 40: (2, 58), 80: (2, 122)}
+"""By MHz: the first and the last live subcarrier on either side of the carrier (HT and VHT)."""
+_LIVE_LEGACY = (1, 26)
+_LIVE_HE = {20: (2, 122), 40: (3, 244), 80: (3, 500)}
+"""High-efficiency frames have four times as many."""
+_SPOILT = {("nexmon 43455c0", 20): (28,), ("esp32 lltf", 20): (1,)}
+"""Live by the standard, but no channel on this device: 20 to 50 times the signal in a few distinct
+values in 25 of 25 real files; the first word of an ESP32's buffer."""
 
 LIMITS = {"nexmon 43455c0": 32767, "nexmon 4339": 32767, "esp32": 127, "intel 5300": 127}
 """The largest value a device's number format holds: at it, a sample is clipped."""
 
 
 @lru_cache
-def all_tones(bandwidth: int) -> tuple[int, ...]:
+def all_subcarriers(bandwidth: int) -> tuple[int, ...]:
     """Every bin of the FFT: 64, 128 or 256 of them for 20, 40 and 80 MHz."""
     half = bandwidth * 8 // 5
     return tuple(range(-half, half))
 
 
 @lru_cache
-def used_tones(bandwidth: int, *, legacy: bool = False) -> tuple[int, ...]:
-    """The tones that carry data or pilots: 56 (legacy 52), 114, 242; for 160 MHz two times 242."""
+def used_subcarriers(bandwidth: int, *, form: str = "") -> tuple[int, ...]:
+    """Those that carry data or pilots: 56, 114, 242; for 160 MHz two times 242.
+
+    ``form`` "legacy" has 52 at 20 MHz; "he" and "eht" have 242, 484, 996 and two times 996.
+    """
+    dense = form in ("he", "eht")
     if bandwidth == 160:
-        lower = tuple(k - 128 for k in used_tones(80))
-        return (*lower, *(k + 256 for k in lower))
-    edge = _LEGACY_EDGE if legacy else _EDGE[bandwidth]
-    guard = 0 if legacy else _GUARD[bandwidth]
-    return tuple(k for k in range(-edge, edge + 1) if abs(k) > guard)
+        quarter = 512 if dense else 128
+        lower = tuple(k - quarter for k in used_subcarriers(80, form=form))
+        return (*lower, *(k + 2 * quarter for k in lower))
+    table = _LIVE_HE if dense else _LIVE
+    first, last = _LIVE_LEGACY if form == "legacy" and bandwidth == 20 else table[bandwidth]
+    return (*range(-last, -first + 1), *range(first, last + 1))
 
 
 @lru_cache
-def intel_tones(bandwidth: int) -> tuple[int, ...]:
+def intel_subcarriers(bandwidth: int) -> tuple[int, ...]:
     """The 30 tones that an Intel 5300 reports: every 2nd of 20 MHz, every 4th of 40 MHz."""
     if bandwidth == 40:
         return tuple(range(-58, 59, 4))
@@ -51,29 +61,28 @@ def intel_tones(bandwidth: int) -> tuple[int, ...]:
 def live(
     device: str, bandwidth: int, subcarriers: Sequence[int] | npt.NDArray[np.int16]
 ) -> npt.NDArray[np.bool_]:
-    """[subcarriers] True for the tones that carry data or pilots on this device.
+    """[subcarriers] True for those that carry data or pilots, and hold the channel, on this device.
 
-    Intel cards report no nulls, so all of theirs are live. An ESP32's legacy training field has 52
-    tones, of which the one next to the carrier is spoilt by the first word of the buffer.
+    Intel cards report no nulls, so all of theirs are live.
     """
-    tones = np.asarray(subcarriers, np.int64)
-    family = device.split()[0] if device.split() else ""
-    if family in ("intel", "feitcsi", "simulated") and not _is_full_band(tones, bandwidth):
-        return np.ones(len(tones), np.bool_)
-    if bandwidth not in _EDGE:
+    indices = np.asarray(subcarriers, np.int64)
+    words = device.split()
+    if words[:1] in (["intel"], ["feitcsi"], ["simulated"]) and not _is_full_band(
+        indices, bandwidth
+    ):
+        return np.ones(len(indices), np.bool_)
+    if bandwidth not in _LIVE:
         raise CaptureError(
             f"{device}: which subcarriers of {bandwidth} MHz carry nothing is not known; "
-            f"known: {', '.join(map(str, _EDGE))} MHz"
+            f"known: {', '.join(map(str, _LIVE))} MHz"
         )
-    legacy = "lltf" in device.split() or "legacy" in device.split()
-    kept = np.isin(tones, used_tones(bandwidth, legacy=legacy))
-    if "lltf" in device.split():
-        kept &= tones != 1
-    return kept
+    legacy = "lltf" in words or "legacy" in words
+    kept = np.isin(indices, used_subcarriers(bandwidth, form="legacy" if legacy else ""))
+    return kept & ~np.isin(indices, _SPOILT.get((device, bandwidth), ()))
 
 
-def _is_full_band(tones: npt.NDArray[np.int64], bandwidth: int) -> bool:
-    return len(tones) == bandwidth * 16 // 5
+def _is_full_band(indices: npt.NDArray[np.int64], bandwidth: int) -> bool:
+    return len(indices) == bandwidth * 16 // 5
 
 
 def segments(bandwidth: int, subcarriers: npt.NDArray[np.int16]) -> list[npt.NDArray[np.int64]]:

@@ -32,7 +32,8 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
         ("packets", f"{found.packets:,} in {found.seconds:,.1f} s"),
         (
             "rate",
-            f"{found.rate:,.1f} a second, by the middle interval"
+            f"{found.mean_rate:,.1f} packets per second; within bursts, by the middle interval, "
+            f"{found.rate:,.1f}"
             if found.rate
             else "cannot be told",
         ),

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pydantic import ConfigDict
 from scipy.special import i0
 
-from fedapa.csi.subcarriers import all_tones, used_tones
+from fedapa.csi.subcarriers import all_subcarriers, used_subcarriers
 from fedapa.simulator.delays import DelayGrid
 from fedapa.simulator.people import MOTION_RATE, Crowd
 from fedapa.simulator.room import (
@@ -66,12 +66,12 @@ class Radio:
     @property
     def tones(self) -> npt.NDArray[np.int16]:
         """All centred tone numbers, null ones included: 64, 128 or 256."""
-        return np.array(all_tones(self.bandwidth), np.int16)
+        return np.array(all_subcarriers(self.bandwidth), np.int16)
 
     @property
     def live(self) -> npt.NDArray[np.bool_]:
         """Which of ``tones`` carry data or pilots: 56, 114 or 242 of them (IEEE 802.11ac)."""
-        return np.isin(self.tones, used_tones(self.bandwidth))
+        return np.isin(self.tones, used_subcarriers(self.bandwidth))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from fedapa.csi.capture import packet_rates
 from fedapa.errors import DataError
 from fedapa.files import locked
 from fedapa.interrupts import held_back
@@ -89,7 +90,7 @@ class StoreAppender(StoreWriter):
         if stamps is None:
             del self._file[room][name]
             return 0
-        group.attrs["rate"] = _rate(stamps[:])
+        group.attrs["rate"], group.attrs["mean_rate"] = packet_rates(stamps[:])
         return packets
 
 
@@ -112,13 +113,6 @@ def _datasets(
             "timestamps", (0,), np.float64, maxshape=(None,), chunks=(min(len(amplitude), 2**12),)
         ),
     )
-
-
-def _rate(timestamps: npt.NDArray[np.float64]) -> float:
-    """Packets a second, by the middle interval: gaps do not count."""
-    steps = np.diff(timestamps)
-    middle = float(np.median(steps[steps > 0])) if (steps > 0).any() else 0.0
-    return 1 / middle if middle > 0 else 0.0
 
 
 @contextlib.contextmanager

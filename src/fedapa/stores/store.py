@@ -25,6 +25,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from fedapa.csi.capture import packet_rates
 from fedapa.errors import DataError
 from fedapa.files import locked, readable
 from fedapa.interrupts import held_back, uninterrupted
@@ -47,7 +48,9 @@ class Recording:
     label: Label
     day: str
     rate: float
-    """Packets (or feature rows) per second; 0 where unknown."""
+    """Packets per second within bursts, by the middle interval; 0 where unknown."""
+    mean_rate: float
+    """Packets over seconds, gaps and all; 0 where unknown."""
     shape: tuple[int, ...]
     """(packets, subcarriers, links), or (windows, features)."""
     synthetic: bool
@@ -189,6 +192,7 @@ class Store:
             label=_text(label, "label", place) if isinstance(label, str) else label,
             day=_text(_plain(group.attrs.get("day", "")), "day", place),
             rate=_number(group.attrs, "rate", place, default=0.0),
+            mean_rate=_number(group.attrs, "mean_rate", place, default=0.0),
             shape=tuple(rows.shape),
             synthetic=_truth(group.attrs, "synthetic", place),
         )
@@ -282,6 +286,7 @@ class StoreWriter:
         if scale is not None:
             rows.attrs["scale"] = scale
         group.create_dataset("timestamps", data=np.asarray(timestamps, np.float64))
+        group.attrs["mean_rate"] = packet_rates(timestamps)[1]
         self._check()
 
     def add_features(

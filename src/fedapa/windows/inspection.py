@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.csi.capture import Capture
+from fedapa.csi.capture import Capture, packet_rates
 from fedapa.csi.reading import read_chunks
 from fedapa.csi.subcarriers import LIMITS, live
 from fedapa.windows.clean import band_levels, occupied
@@ -38,7 +38,9 @@ class Inspection:
     packets: int
     seconds: float
     rate: float
-    """Packets a second by the middle interval; 0 where it cannot be told."""
+    """Packets per second within bursts, by the middle interval; 0 where it cannot be told."""
+    mean_rate: float
+    """Packets over seconds, gaps and all; 0 where it cannot be told."""
     loss: float | None
     """Share of packets that are missing, None where it cannot be told."""
     loss_by: str
@@ -103,6 +105,7 @@ def inspect_capture(
     steps = np.diff(stamps)
     usual = float(np.median(steps[steps > 0])) if (steps > 0).any() else 0.0
     silent = steps[steps > _GAP * usual] if usual else steps[:0]
+    rate, mean_rate = packet_rates(stamps)
     loss, loss_by = _loss(stamps, numbers, last.sequence_bits, usual)
     left_out = dict(last.skipped)
     if full < packets:
@@ -119,7 +122,8 @@ def inspect_capture(
         tx=last.csi.shape[3],
         packets=packets,
         seconds=float(stamps.max() - stamps.min()),
-        rate=1 / usual if usual else 0.0,
+        rate=rate,
+        mean_rate=mean_rate,
         loss=loss,
         loss_by=loss_by,
         gaps=len(silent),
