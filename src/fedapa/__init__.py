@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     )
     from fedapa.learning.schedule import warm_up
     from fedapa.models.convnet import LargeConvNet4, MiddleConvNet4, TinyConvNet4
+    from fedapa.rooms.model_file import load_model
     from fedapa.rooms.room import Room
+    from fedapa.windows.recipe import Recipe
+    from fedapa.windows.stream import Windower
 
 __version__ = "0.1.0"
 
@@ -32,10 +35,13 @@ __all__ = [
     "LargeConvNet4",
     "MiddleConvNet4",
     "Plan",
+    "Recipe",
     "Room",
     "TinyConvNet4",
+    "Windower",
     "aggregate_prototypes",
     "class_prototypes",
+    "load_model",
     "pad_prototypes",
     "prototype_contrast",
     "read_capture",
@@ -50,10 +56,13 @@ _HOME = {
     "LargeConvNet4": "fedapa.models.convnet",
     "MiddleConvNet4": "fedapa.models.convnet",
     "Plan": "fedapa.federation.plan",
+    "Recipe": "fedapa.windows.recipe",
     "Room": "fedapa.rooms.room",
     "TinyConvNet4": "fedapa.models.convnet",
+    "Windower": "fedapa.windows.stream",
     "aggregate_prototypes": "fedapa.learning.prototypes",
     "class_prototypes": "fedapa.learning.prototypes",
+    "load_model": "fedapa.rooms.model_file",
     "pad_prototypes": "fedapa.learning.prototypes",
     "prototype_contrast": "fedapa.learning.losses",
     "read_capture": "fedapa.csi.reading",

@@ -27,6 +27,7 @@ from fedapa.errors import RunError
 from fedapa.evaluation.metrics import confusion, score
 from fedapa.federation.messages import Reply, Request, decode_reply, encode_reply
 from fedapa.files import write_bytes
+from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Model
 from fedapa.payload import Array, Tree, Value, decode, digest, encode
 from fedapa.randomness import Key
@@ -69,7 +70,7 @@ class Participant:
             write_bytes(self._path(round.number), encode(entry))
             self._keep(file, self._path(round.number))
         if request.keep_model:
-            save_model(self.model_path, self.room, self.algorithm.deploy(self.room, state, round))
+            self._keep_model(self.algorithm.deploy(self.room, state, round))
         return reply
 
     def _work(self, state: RoomState, round: Round, request: Request) -> tuple[RoomState, Reply]:
@@ -96,6 +97,11 @@ class Participant:
             report=report,
             seconds=seconds,
         )
+
+    def _keep_model(self, model: Model) -> None:
+        embeddings, labels = (part.cpu().numpy() for part in self.room.embeddings(model))
+        prototypes, members = class_prototypes(embeddings, labels, len(self.room.classes))
+        save_model(self.model_path, self.room, model, prototypes, members)
 
     def _confusion(self, model: Model) -> npt.NDArray[np.int64]:
         guess, truth = self.room.predict(model)

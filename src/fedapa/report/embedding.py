@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors.torch import load_file
 from threadpoolctl import threadpool_limits
 
-from fedapa.errors import RunError
+from fedapa.errors import DataError, RunError
 from fedapa.federation.prepare import describe
 from fedapa.federation.run import Run
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Model, unit
+from fedapa.rooms.model_file import read_weights
 from fedapa.rooms.room import Room
 from fedapa.windows.labels import Label
 
@@ -90,11 +90,9 @@ def _net(run: Run, room: Room) -> Model:
     path = run.folder / "models" / f"{room.name}.safetensors"
     model = room.build()
     try:
-        tensors = load_file(path)
-        model.load_state_dict(
-            {name: value for name, value in tensors.items() if not name.startswith("normaliser.")}
-        )
-    except (OSError, RuntimeError) as error:
+        weights = read_weights(path)
+        model.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+    except (DataError, RuntimeError) as error:
         raise RunError(f"{path}: is not the net of room '{room.name}' ({error})") from error
     return model
 

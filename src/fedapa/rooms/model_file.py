@@ -1,41 +1,83 @@
-"""A room's finished net on disk: safetensors with its normaliser, its classes and its origin."""
+"""A room's finished net on disk: one safetensors file that counts people, with or without torch.
+
+::
+
+    tensors    the net's own arrays, by the names of ``state_dict``
+               normaliser.mean, normaliser.deviation [subcarriers]
+               prototypes [C, D], prototypes.windows [C]: how many windows each is the mean of
+               graph: the net as bytes of an ONNX model, without its weights
+    metadata   the single key ``fedapa`` (with more, equal models would have unequal bytes): JSON
+               with room, architecture, classes, recipe, window shape, and whether it learned from
+               simulated windows
+
+``load_model`` runs the graph by onnxruntime and needs no torch.
+"""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
 from safetensors import numpy as safetensors_numpy
 
+from fedapa.errors import DataError, FedapaError
 from fedapa.files import write_bytes
-from fedapa.models.model import Model
+from fedapa.models.onnx_bytes import opens_no_file
 from fedapa.payload import Array
-from fedapa.rooms.room import Room
+from fedapa.windows.labels import Label
+from fedapa.windows.normalise import Normaliser
+from fedapa.windows.recipe import Recipe
 
-__all__ = ["save_model"]
+if TYPE_CHECKING:  # counting must not load torch
+    from fedapa.models.model import Model
+    from fedapa.rooms.room import Room
+
+__all__ = ["CountingModel", "load_model", "read_weights", "save_model"]
+
+_FORMAT = 2
+_MEAN, _DEVIATION = "normaliser.mean", "normaliser.deviation"
+_PROTOTYPES, _MEMBERS = "prototypes", "prototypes.windows"
+_GRAPH = "graph"
+_BESIDE = frozenset({_MEAN, _DEVIATION, _PROTOTYPES, _MEMBERS, _GRAPH})
+"""What is in the file beside the net's own arrays."""
+
+_Floats = npt.NDArray[np.float32]
 
 
-def save_model(path: Path, room: Room, model: Model) -> None:
-    """Write a net as one safetensors file that needs nothing else to be used.
+def save_model(path: Path, room: "Room", model: "Model", prototypes: Array, members: Array) -> None:
+    """Write a net as one file that needs nothing else to be used.
 
-    Tensors: the net's own names, and ``normaliser.mean`` and ``normaliser.deviation``
-    [subcarriers]. The metadata has the single key ``fedapa`` (with more, equal models would have
-    unequal bytes): JSON with room, architecture, classes, window shape, and whether it learned
-    from simulated windows.
+    Args:
+        path: where to.
+        room: the room that the net is for.
+        model: what it deploys.
+        prototypes: [C, D] the mean embedding of its train windows by class (eqn_4).
+        members: [C] of how many windows; 0 where the room has none.
     """
+    from fedapa.models.graph import graph_of
+
+    shape = room.windows.shape[1:]
     tensors: dict[str, Array] = {
         name: value.detach().cpu().numpy() for name, value in model.state_dict().items()
     }
-    tensors["normaliser.mean"] = room.normaliser.mean
-    tensors["normaliser.deviation"] = room.normaliser.deviation
+    tensors[_MEAN] = room.normaliser.mean
+    tensors[_DEVIATION] = room.normaliser.deviation
+    tensors[_PROTOTYPES] = np.asarray(prototypes, np.float32)
+    tensors[_MEMBERS] = np.asarray(members, np.int64)
+    tensors[_GRAPH] = np.frombuffer(graph_of(model, shape), np.uint8)
     about: dict[str, Any] = {
-        "format": 1,
+        "format": _FORMAT,
         "room": room.name,
         "architecture": room.architecture,
         "width": room.width,
         "normalise_embedding": room.normalise_embedding,
         "classes": list(room.classes),
-        "window_shape": list(room.windows.shape[1:]),
+        "recipe": room.recipe.document(),
+        "window_shape": list(shape),
         "train_windows": len(room.split.train),
         "synthetic": room.synthetic,
     }
@@ -44,3 +86,164 @@ def save_model(path: Path, room: Room, model: Model) -> None:
         contiguous, metadata={"fedapa": json.dumps(about, sort_keys=True)}
     )
     write_bytes(path, content)
+
+
+def read_weights(path: Path) -> dict[str, Array]:
+    """The arrays of the net alone, by the names of ``state_dict``."""
+    _, arrays = _read(path)
+    return {name: value for name, value in arrays.items() if name not in _BESIDE}
+
+
+@dataclass(frozen=True, eq=False)
+class CountingModel:
+    """A room's net that counts people in windows as its recipe makes them; needs no torch."""
+
+    room: str
+    classes: tuple[Label, ...]
+    """What it tells apart: numbers of people, or categories."""
+    recipe: Recipe
+    """How its windows are made: ``Windower(model.recipe)``."""
+    window_shape: tuple[int, ...]
+    """(packets, subcarriers) or (features,) of one window."""
+    synthetic: bool
+    """Whether it learned from simulated windows."""
+    prototypes: _Floats
+    """[C, D] the mean embedding of the room's train windows by class; zero where it has none."""
+    present: npt.NDArray[np.bool_]
+    """[C] which classes it has train windows of."""
+    _session: Any
+
+    def probabilities(self, windows: npt.ArrayLike) -> _Floats:
+        """[B, C] how probable each class is; ``windows`` are [B, …] as the recipe makes them."""
+        logits = self._run(windows)[0]
+        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+        share: _Floats = shifted / shifted.sum(axis=1, keepdims=True)
+        return share
+
+    def count(self, windows: npt.ArrayLike) -> npt.NDArray[Any]:
+        """[B] the most probable class of each window, as a number of people or a category."""
+        best = self.probabilities(windows).argmax(axis=1)
+        answers: npt.NDArray[Any] = np.asarray(self.classes)[best]
+        return answers
+
+    def embed(self, windows: npt.ArrayLike) -> _Floats:
+        """[B, D] where the windows lie; compare them with ``prototypes``."""
+        return self._run(windows)[1]
+
+    def _run(self, windows: npt.ArrayLike) -> tuple[_Floats, _Floats]:
+        """Logits [B, C] and embeddings [B, D].
+
+        Window by window: a window then has the same answer, to the bit, alone and among others.
+        """
+        values = np.asarray(windows, np.float32)
+        if values.shape[1:] != self.window_shape or values.ndim != len(self.window_shape) + 1:
+            raise DataError(
+                f"windows of shape {values.shape}; the model of room '{self.room}' counts "
+                f"{('B', *self.window_shape)}: make them with Windower(model.recipe)"
+            )
+        logits = np.empty((len(values), len(self.classes)), np.float32)
+        embeddings = np.empty((len(values), self.prototypes.shape[1]), np.float32)
+        for number in range(len(values)):
+            if not np.isfinite(values[number]).all():
+                raise DataError(f"window {number} holds NaN or infinity; leave it out")
+            one = np.ascontiguousarray(values[number : number + 1])
+            made = self._session.run(["logits", "embedding"], {"windows": one})
+            logits[number], embeddings[number] = made[0][0], made[1][0]
+        return logits, embeddings
+
+
+def load_model(path: str | Path) -> CountingModel:
+    """A room's net from a file of ``models/`` in a run's folder, ready to count without torch."""
+    path = Path(path)
+    about, arrays = _read(path)
+    try:
+        classes = tuple(about["classes"])
+        shape = tuple(about["window_shape"])
+        room, synthetic = about["room"], about["synthetic"]
+        mean, deviation = arrays[_MEAN], arrays[_DEVIATION]
+        prototypes, members = arrays[_PROTOTYPES], arrays[_MEMBERS]
+        graph = arrays[_GRAPH]
+        recipe_values = about["recipe"]
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{path}: {error} is missing; not a whole model, make it again") from error
+    kinds = {type(label) for label in classes}
+    sound = {
+        "classes": kinds in ({int}, {str}) and len(set(classes)) == len(classes),
+        "window_shape": len(shape) in (1, 2)
+        and all(type(side) is int and side > 0 for side in shape),
+        "room": isinstance(room, str),
+        "synthetic": isinstance(synthetic, bool),
+        _MEAN: _is(mean, np.float32, shape[-1:]),
+        _DEVIATION: _is(deviation, np.float32, shape[-1:]),
+        _PROTOTYPES: prototypes.ndim == 2 and _is(prototypes, np.float32, (len(classes), -1)),
+        _MEMBERS: _is(members, np.int64, (len(classes),)),
+        _GRAPH: _is(graph, np.uint8, (-1,)),
+    }
+    for name, good in sound.items():
+        if not good:
+            raise DataError(f"{path}: {name} is not what a model has; damaged, make it again")
+    recipe = Recipe.of_document(
+        recipe_values, place=str(path), normaliser=Normaliser(mean, deviation)
+    )
+    return CountingModel(
+        room=room,
+        classes=classes,
+        recipe=recipe,
+        window_shape=shape,
+        synthetic=synthetic,
+        prototypes=prototypes,
+        present=members > 0,
+        _session=_session(path, graph.tobytes(), arrays, (len(classes), prototypes.shape[1])),
+    )
+
+
+def _is(values: Array, kind: type, shape: tuple[int, ...]) -> bool:
+    """Whether an array has a type and a shape; −1 is any side."""
+    sides = len(values.shape) == len(shape) and all(
+        expected in (-1, side) for side, expected in zip(values.shape, shape, strict=True)
+    )
+    return values.dtype == kind and sides
+
+
+def _session(path: Path, graph: bytes, arrays: Mapping[str, Array], widths: tuple[int, int]) -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise FedapaError(
+            "counting needs onnxruntime; install it by: pip install 'fedapa[count]'"
+        ) from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what goes wrong is told by the error
+    names = sorted(
+        name for name, value in arrays.items() if value.dtype == np.float32 and name != _PROTOTYPES
+    )
+    given = [onnxruntime.OrtValue.ortvalue_from_numpy(arrays[name]) for name in names]
+    if not opens_no_file(graph, len(names)):
+        raise DataError(f"{path}: its graph wants other weights than the file has; make it again")
+    try:
+        options.add_external_initializers(names, given)
+        session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        made = {output.name: output.shape[-1] for output in session.get_outputs()}
+    except Exception as error:  # onnxruntime's own errors have no common root but this
+        reason = str(error).splitlines()[0][:200]
+        raise DataError(f"{path}: its graph cannot be run ({reason}); make it again") from error
+    if (made.get("logits"), made.get("embedding")) != widths:
+        raise DataError(f"{path}: its graph gives {made}; damaged, make it again")
+    return session
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """What a model file says about itself, and its arrays."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; a run's nets are in its folder models/")
+    try:
+        with safe_open(path, "numpy") as file:
+            about = json.loads((file.metadata() or {})["fedapa"])
+            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"{path}: not a model of fedapa, or damaged ({error})") from error
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != _FORMAT:
+        raise DataError(f"{path}: model format {found!r}, this fedapa reads {_FORMAT}; run again")
+    return about, arrays

@@ -1,0 +1,218 @@
+"""Model files: everything that counting needs, run without torch, refused when damaged."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+from fedapa import Plan, Recipe, Room, Windower, class_prototypes, load_model, run
+from fedapa.errors import DataError
+from fedapa.models.model import Model, nearest_prototype
+from fedapa.rooms.model_file import save_model
+from tests.conftest import MakeRooms, MakeStore
+
+ARCHITECTURES = ("tiny", "middle", "large", "mlp")
+
+
+def saved(path: Path, room: Room, model: Model) -> Path:
+    embeddings, labels = room.embeddings(model)
+    prototypes, members = class_prototypes(embeddings, labels, len(room.classes))
+    save_model(path, room, model, prototypes.numpy(), members.numpy())
+    return path
+
+
+def room_with_net(make_rooms: MakeRooms, architecture: str, unit: bool) -> tuple[Room, Model]:
+    shape = (30,) if architecture == "mlp" else (33, 20)
+    room = make_rooms(((0, 1, 2), (0, 2)), architecture=architecture, shape=shape)[1]
+    room = replace(room, normalise_embedding=unit)
+    model = room.build().train()
+    with torch.no_grad():
+        model(room.tensors(room.split.train)[0])  # BatchNorm has seen something
+    return room, model.eval()
+
+
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_counting_without_torch_equals_torch(
+    make_rooms: MakeRooms, tmp_path: Path, architecture: str, unit: bool
+) -> None:
+    """Raw windows go in; logits and embedding agree to float32's rounding."""
+    room, model = room_with_net(make_rooms, architecture, unit)
+    loaded = load_model(saved(tmp_path / "a.safetensors", room, model))
+    windows = room.windows[room.split.test]
+    with torch.no_grad():
+        logits, embedding = model(room.tensors(room.split.test)[0])
+        expected = torch.softmax(logits, dim=1).numpy()
+    np.testing.assert_allclose(loaded.probabilities(windows), expected, atol=2e-6)
+    np.testing.assert_allclose(loaded.embed(windows), embedding.numpy(), rtol=1e-5, atol=1e-5)
+    guess, _ = room.predict(model)
+    assert loaded.count(windows).tolist() == [room.classes[index] for index in guess]
+
+
+def test_a_model_file_knows_its_room(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    room, model = room_with_net(make_rooms, "middle", False)
+    loaded = load_model(saved(tmp_path / "a.safetensors", room, model))
+    assert (loaded.room, loaded.classes, loaded.synthetic) == ("room 1", (0, 1, 2), False)
+    assert loaded.recipe == room.recipe
+    assert loaded.recipe.source == "arrays"
+    assert loaded.present.tolist() == [True, False, True]
+    embeddings, labels = (part.numpy() for part in room.embeddings(model))
+    for index in (0, 2):
+        np.testing.assert_allclose(
+            loaded.prototypes[index], embeddings[labels == index].mean(axis=0), rtol=1e-5
+        )
+    assert not loaded.prototypes[1].any()
+
+
+def test_equal_models_have_equal_bytes(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    room, model = room_with_net(make_rooms, "middle", True)
+    one, other = (saved(tmp_path / name, room, model).read_bytes() for name in ("a", "b"))
+    assert one == other
+
+
+def test_the_nearest_prototype_is_served_too(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    room, model = room_with_net(make_rooms, "tiny", False)
+    means, members = class_prototypes(*room.embeddings(model), 3)
+    nearest = nearest_prototype(model, means, members > 0)
+    loaded = load_model(saved(tmp_path / "a.safetensors", room, nearest))
+    found = loaded.probabilities(room.windows)
+    assert np.isfinite(found).all()
+    assert (found[:, 1] == 0).all()
+
+
+def test_a_window_has_one_answer_alone_and_among_others(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    room, model = room_with_net(make_rooms, "large", False)
+    loaded = load_model(saved(tmp_path / "a.safetensors", room, model))
+    together = loaded.probabilities(room.windows[:5])
+    alone = np.concatenate([loaded.probabilities(room.windows[n : n + 1]) for n in range(5)])
+    assert together.tobytes() == alone.tobytes()
+    assert loaded.probabilities(room.windows[:0]).shape == (0, 3)
+
+
+_SCRIPT = """
+import sys
+import numpy as np
+from fedapa import Recipe, Windower, load_model
+from fedapa.windows.clean import Amplitudes
+model = load_model(sys.argv[1])
+windower = Windower(model.recipe)
+packets = np.random.default_rng(0).random((200, 6, 1)).astype(np.float32)
+windows = windower.feed(Amplitudes(packets, np.arange(200) / 100, np.zeros(6, np.int16)))
+print(model.count(windows).shape, model.embed(windows).shape, model.present.tolist())
+print([name for name in ("torch", "numba", "matplotlib", "sklearn") if name in sys.modules])
+"""
+
+
+def test_a_run_leaves_models_that_count_without_torch(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """From a store to a file to counts; the recipe in the file makes the windows of the run."""
+    plan = Plan(
+        rounds=1,
+        data={"file": str(make_store()), "window": 16, "decimate": 2},
+        model={"architecture": "tiny", "width": 8},
+    )
+    run(plan, out=tmp_path / "out", workers=0)
+    path = tmp_path / "out" / "models" / "cafe.safetensors"
+    loaded = load_model(path)
+    assert (loaded.recipe.window, loaded.recipe.decimate, loaded.window_shape) == (16, 2, (8, 6))
+    assert loaded.recipe.normaliser is not None
+    assert loaded.present.all()
+    command = [sys.executable, "-c", _SCRIPT, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["(11,) (11, 8) [True, True, True]", "[]"]
+    assert isinstance(Windower(loaded.recipe).recipe, Recipe)
+
+
+@pytest.mark.parametrize(
+    ("windows", "words"),
+    [
+        (np.zeros((2, 5, 20)), r"windows of shape \(2, 5, 20\); the model of room 'room 1' counts"),
+        (np.zeros((33, 20)), "windows of shape"),
+        (np.full((1, 33, 20), np.nan), "window 0 holds NaN or infinity"),
+    ],
+)
+def test_windows_that_do_not_fit_are_refused(
+    make_rooms: MakeRooms, tmp_path: Path, windows: np.ndarray, words: str
+) -> None:
+    room, model = room_with_net(make_rooms, "tiny", False)
+    loaded = load_model(saved(tmp_path / "a.safetensors", room, model))
+    with pytest.raises(DataError, match=words):
+        loaded.count(windows)
+
+
+def changed(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """The same file with something else in it; None leaves an array or a word out."""
+    from safetensors import safe_open
+
+    tensors = load_file(path)
+    with safe_open(path, "numpy") as file:
+        words = json.loads(file.metadata()["fedapa"])
+    words = {key: value for key, value in {**words, **about}.items() if value is not None}
+    tensors = {key: value for key, value in {**tensors, **arrays}.items() if value is not None}
+    save_file(tensors, path, metadata={"fedapa": json.dumps(words)})
+
+
+@pytest.mark.parametrize(
+    ("about", "arrays", "words"),
+    [
+        ({"format": 1}, {}, "model format 1, this fedapa reads 2"),
+        ({"classes": None}, {}, "'classes' is missing"),
+        ({"classes": [0, "a", 2]}, {}, "classes is not what a model has"),
+        ({"classes": [0, 0, 2]}, {}, "classes is not what a model has"),
+        ({"classes": [0, 1]}, {}, "prototypes is not what a model has"),
+        ({"window_shape": [0, 6]}, {}, "window_shape is not what"),
+        ({"window_shape": ["a"]}, {}, "window_shape is not what"),
+        ({"recipe": {"version": 9}}, {}, "recipe version 9"),
+        ({"recipe": {"version": 1, "view": "motion"}}, {}, "view 'motion' is unknown"),
+        ({"synthetic": "no"}, {}, "synthetic is not what"),
+        ({}, {"graph": None}, "'graph' is missing"),
+        ({}, {"graph": np.arange(40, dtype=np.uint8)}, "its graph wants other weights"),
+        ({}, {"classifier.weight": None}, "its graph wants other weights"),
+        ({}, {"classifier.weight": np.ones((2, 2), np.float32)}, "its graph cannot be run"),
+        ({}, {"normaliser.mean": np.ones(3, np.float32)}, "normaliser.mean is not what"),
+        ({}, {"prototypes": np.ones((3, 5), np.float32)}, "its graph gives"),
+    ],
+)
+def test_a_damaged_model_is_one_sentence(
+    make_rooms: MakeRooms,
+    tmp_path: Path,
+    about: dict[str, Any],
+    arrays: dict[str, Any],
+    words: str,
+) -> None:
+    room, model = room_with_net(make_rooms, "tiny", False)
+    path = saved(tmp_path / "a.safetensors", room, model)
+    changed(path, about, arrays)
+    with pytest.raises(DataError, match=words):
+        load_model(path)
+
+
+def test_a_graph_may_not_name_a_file(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    room, model = room_with_net(make_rooms, "tiny", False)
+    path = saved(tmp_path / "a.safetensors", room, model)
+    graph = load_file(path)["graph"].tobytes().replace(b"given", b"/etc/", 1)
+    changed(path, {}, {"graph": np.frombuffer(graph, np.uint8)})
+    with pytest.raises(DataError, match="its graph wants other weights"):
+        load_model(path)
+
+
+def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        load_model(tmp_path / "nowhere")
+    for content in (b"", b"hello" * 100):
+        (tmp_path / "a").write_bytes(content)
+        with pytest.raises(DataError, match="not a model of fedapa"):
+            load_model(tmp_path / "a")
+    save_file({"a": np.ones(2, np.float32)}, tmp_path / "b")
+    with pytest.raises(DataError, match="not a model of fedapa"):
+        load_model(tmp_path / "b")
