@@ -107,7 +107,7 @@ def test_smaller_windows_are_as_many(make_store: MakeStore):
         for case in WINDOWS.cases(Base("quick").plan)
     ]
     assert {(each.simulated, each.stride) for each in plans} == {("six-rooms", 1000)}
-    assert [(each.window, each.tone_step) for each in plans] == [
+    assert [(each.window, each.subcarrier_step) for each in plans] == [
         (packets, step) for step in (1, 4) for packets in (1000, 250, 125)
     ]
     few = Base("quick", file=str(make_store()), changes=({"data": {"window": 16}},))

@@ -446,20 +446,20 @@ def test_a_run_of_an_earlier_version_goes_on_when_settings_came_later(
 
     def earlier(self: Plan) -> str:
         return "".join(
-            line for line in usual(self).splitlines(keepends=True) if "tone_step" not in line
+            line for line in usual(self).splitlines(keepends=True) if "subcarrier_step" not in line
         )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Plan, "toml", earlier)
         before = run(plan, out=out, workers=0)
-    assert "tone_step" not in (out / "plan.toml").read_text()
+    assert "subcarrier_step" not in (out / "plan.toml").read_text()
     assert run(plan, out=out, workers=0, resume=True).records == before.records
     longer = run(plan_of(tmp_path / "rooms.h5", rounds=3), out=out, workers=0, resume=True)
     assert longer.records[:2] == before.records
     again = run(longer.plan, out=out, workers=0, resume=True)
     assert (again.plan.rounds, again.records) == (3, longer.records)
-    thinned = plan_of(tmp_path / "rooms.h5", rounds=3, data={"tone_step": 2})
-    with pytest.raises(RunError, match=r"data\.tone_step: 1 → 2"):
+    thinned = plan_of(tmp_path / "rooms.h5", rounds=3, data={"subcarrier_step": 2})
+    with pytest.raises(RunError, match=r"data\.subcarrier_step: 1 → 2"):
         run(thinned, out=out, workers=0, resume=True)
 
 

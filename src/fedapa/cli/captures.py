@@ -19,7 +19,7 @@ def inspect(
     chip: Annotated[
         str | None, typer.Option(help="Of a Nexmon capture that does not tell it, e.g. 4358.")
     ] = None,
-    window: Annotated[int, typer.Option(min=1, help="Packets a window.")] = 1000,
+    window: Annotated[int, typer.Option(min=1, help="Packets per window.")] = 1000,
     salvage: Annotated[
         bool, typer.Option("--salvage", help="Leave damaged parts out instead of stopping.")
     ] = False,
@@ -27,7 +27,7 @@ def inspect(
         bool, typer.Option("--plot", help="Also draw FILE.png: amplitude over time and frequency.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the pictures; default: beside the files.")
+        Path | None, typer.Option(help="Folder for the figures; default: beside the files.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object whose 'files' lists them.")
@@ -41,34 +41,34 @@ def inspect(
     from fedapa.windows.inspection import inspect_capture
 
     if out is not None and not plot:
-        raise PlanError("--out is for the pictures; give --plot too, or leave it out")
+        raise PlanError("--out is for the figures; give --plot too, or leave it out")
     names = Counter(path.name for path in set(files))
     if out is not None and (twice := [name for name, times in names.items() if times > 1]):
         raise PlanError(
-            f"--out {out}: several files are named {twice[0]}, their pictures would be one; leave "
+            f"--out {out}: several files are named {twice[0]}, their figures would be one; leave "
             "--out out, or give it for each of them"
         )
-    found = []
-    wrong = []
+    inspections = []
+    complaints = []
     for path in files:
         try:
-            found.append(inspect_capture(path, chip=chip, salvage=salvage, window=window))
+            inspections.append(inspect_capture(path, chip=chip, salvage=salvage, window=window))
             if plot:
                 from fedapa.report.waterfall import draw_waterfall
 
-                picture = (out or path.parent) / f"{path.name}.png"
-                draw_waterfall(path, picture, chip=chip, salvage=salvage)
+                figure = (out or path.parent) / f"{path.name}.png"
+                draw_waterfall(path, figure, chip=chip, salvage=salvage)
                 if not as_json:
-                    print_out(f"Picture: {picture}")
+                    print_out(f"Figure: {figure}")
         except FedapaError as error:
-            wrong.append(str(error))
-    if as_json and found:
-        print_json({"files": [each.as_dict() for each in found]})
+            complaints.append(str(error))
+    if as_json and inspections:
+        print_json({"files": [inspection.as_dict() for inspection in inspections]})
     elif not as_json:
-        for each in found:
-            print_out(inspection_table(each))
-    if wrong:
-        fail("\nfedapa: ".join(wrong))
+        for inspection in inspections:
+            print_out(inspection_table(inspection))
+    if complaints:
+        fail("\nfedapa: ".join(complaints))
 
 
 def import_(
@@ -85,10 +85,10 @@ def import_(
         str | None, typer.Option(help="Of Nexmon captures that do not tell it, e.g. 4358.")
     ] = None,
     window: Annotated[
-        int | None, typer.Option(min=1, help="Packets a window: noted for runs on this store.")
+        int | None, typer.Option(min=1, help="Packets per window: noted for runs on this store.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="Put packets onto an even grid of so many a second.")
+        float | None, typer.Option(help="Put packets onto an even grid of so many per second.")
     ] = None,
     longest_gap: Annotated[
         float | None,
@@ -121,7 +121,7 @@ def import_(
     from fedapa.stores.wical import import_wical
     from fedapa.windows.recipe import EMPTY, Recipe
 
-    others: list[Path] = []
+    unmatched: list[Path] = []
     if layout is not None:
         if layout != "wical":
             raise PlanError(f"--layout {layout} is unknown; known: wical")
@@ -144,7 +144,7 @@ def import_(
         rows = import_wical(source, out)
     else:
         if pattern is not None:
-            sources, others = sources_by_pattern(source, pattern)
+            sources, unmatched = sources_by_pattern(source, pattern)
         elif source.is_file():
             sources = sources_by_manifest(source)
         elif not source.exists():
@@ -168,11 +168,12 @@ def import_(
         with shown_progress() as show:
             rows = import_captures(sources, out, preparation=preparation, window=window, show=show)
     if as_json:
-        print_json({"out": str(out), "unmatched": len(others), **import_summary(rows)})
+        print_json({"out": str(out), "unmatched": len(unmatched), **import_summary(rows)})
         return
     print_out(import_table(rows))
-    if others:
+    if unmatched:
         print_out(
-            f"{len(others)} files do not fit the pattern and were left alone, e.g. {others[0]}"
+            f"{len(unmatched)} files do not fit the pattern and were left alone, "
+            f"e.g. {unmatched[0]}"
         )
     print_out(f"Store: {out}")

@@ -17,7 +17,7 @@ def simulate(
     out: Annotated[Path | None, typer.Option(help="The store to make; it must not exist.")] = None,
     pcap: Annotated[
         Path | None,
-        typer.Option(help="Folder for the takes as Nexmon captures, to be imported."),
+        typer.Option(help="Folder for the recordings as Nexmon captures, to be imported."),
     ] = None,
     preset: Annotated[
         str, typer.Option(help="smoke (a second), quick (seconds) or six-rooms (1.4 GB, minutes).")

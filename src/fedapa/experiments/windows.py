@@ -54,7 +54,7 @@ def _thinned(step: int, full: int, rooms: dict[str, str]) -> Iterator[Case]:
         is_full = (packets, step) == (full, 1)
         name = f"window-{packets}" + (f"-subcarriers-{step}" if step > 1 else "")
         title = f"{packets} packets" + (f", {kept}" if step > 1 else "")
-        cut = {**rooms, "window": packets, "stride": full, "tone_step": step}
+        cut = {**rooms, "window": packets, "stride": full, "subcarrier_step": step}
         yield Case(
             _FULL if is_full else name,
             {"algorithm": Local.name, "data": cut, "model": {"architecture": "middle"}},

@@ -64,7 +64,7 @@ class DataPlan(_Section):
     """Packets from one window to the next; by default no overlap."""
     decimate: PositiveInteger = 1
     """Keep every n-th packet, after a low-pass."""
-    tone_step: PositiveInteger = 1
+    subcarrier_step: PositiveInteger = 1
     """Keep every n-th subcarrier of each link."""
     links: Literal["first", "stack"] = "first"
     """The first antenna pair, or all side by side."""
@@ -104,7 +104,7 @@ class DataPlan(_Section):
             window=length,
             stride=self.stride,
             decimate=self.decimate,
-            subcarrier_step=self.tone_step,
+            subcarrier_step=self.subcarrier_step,
             links=self.links,
             bad_windows=self.bad_windows,
         )

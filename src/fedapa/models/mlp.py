@@ -8,6 +8,8 @@ from fedapa.models.model import Model
 
 __all__ = ["FeatureMLP"]
 
+_HIDDEN = 256
+
 
 class FeatureMLP(Model):
     """Features [B, F] → 256 → ReLU → width → ReLU, then the classifier."""
@@ -20,14 +22,13 @@ class FeatureMLP(Model):
         width: int = 256,
         *,
         features: int,
-        hidden: int = 256,
         normalise_embedding: bool = False,
     ) -> None:
         encoder = nn.Sequential(
             OrderedDict(
-                first=nn.Linear(features, hidden),
+                first=nn.Linear(features, _HIDDEN),
                 first_relu=nn.ReLU(),
-                second=nn.Linear(hidden, width),
+                second=nn.Linear(_HIDDEN, width),
                 second_relu=nn.ReLU(),
             )
         )

@@ -48,7 +48,6 @@ class Amplitudes:
 def clean(
     capture: Capture,
     *,
-    nulls: bool = False,
     gate: float = EMPTY,
     subcarriers: tuple[int, ...] | None = None,
 ) -> Amplitudes:
@@ -56,15 +55,13 @@ def clean(
 
     Args:
         capture: what a receiver recorded.
-        nulls: keep the null subcarriers too; they hold what the receiver left there, up to a
-            thousand times the signal.
         gate: drop frames with a 20 MHz part below this share of the strongest; 0 keeps all.
         subcarriers: keep these instead, by their centred indices.
     """
     packets = capture.packets
     if subcarriers is None:
-        kept = live(capture.device, capture.bandwidth, capture.subcarriers)
-        places = np.flatnonzero(kept | nulls)
+        # Null subcarriers hold what the receiver left there, up to a thousand times the signal.
+        places = np.flatnonzero(live(capture.device, capture.bandwidth, capture.subcarriers))
     else:
         places = np.flatnonzero(np.isin(capture.subcarriers, subcarriers))
         if len(places) != len(subcarriers):

@@ -76,7 +76,6 @@ def inspect_capture(
     chip: str | None = None,
     salvage: bool = False,
     window: int = 1000,
-    gate: float = EMPTY,
 ) -> Inspection:
     """Look through a capture of any length, in bounded memory."""
     path = Path(path)
@@ -92,7 +91,7 @@ def inspect_capture(
         heard.append(last.rssi)
         if last.sequence is not None:
             numbers.append(last.sequence)
-        full += int(occupied(last, gate=gate).sum())
+        full += int(occupied(last, gate=EMPTY).sum())
         clipped += _clipped(last)
         levels = band_levels(last).sum(axis=0, dtype=np.float64)
         level = levels if level is None else level + levels
