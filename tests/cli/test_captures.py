@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from fedapa.report.waterfall import draw_waterfall
 from fedapa.stores.store import Store
 from tests.cli.test_cli import fedapa, one_sentence
+from tests.conftest import hear_ctrl_c
 from tests.csi.capture_bytes import bfee, intel_csi, nexmon_file
 
 FITS = ("--pattern", "{room}/{day}/P={count}.dat")
@@ -223,3 +226,72 @@ def test_wical_goes_from_its_rows_to_a_run(shared_data: Path, tmp_path: Path) ->
         *("--split", "blocked", "--out", tmp_path / "run", "--json"),
     )
     assert json.loads(done.stdout)["over_rooms"]["mean"]["mae"] < 3
+
+
+def test_rooms_are_named_chosen_and_left_out_on_import(tmp_path: Path) -> None:
+    folder = captures(tmp_path / "in", rooms=3, takes=1)
+    fedapa("import", folder, *FITS, "--without", "room1", "--out", tmp_path / "two.h5")
+    fedapa("import", folder, *FITS, "--only", "room1", "--out", tmp_path / "one.h5")
+    one_room = ("--pattern", "{day}/P={count}.dat", "--room", "cafe")
+    fedapa("import", folder / "room0", *one_room, "--out", tmp_path / "cafe.h5")
+    for name, rooms in {"two": ("room0", "room2"), "one": ("room1",), "cafe": ("cafe",)}.items():
+        with Store(tmp_path / f"{name}.h5") as store:
+            assert store.rooms == rooms
+    refused = fedapa("import", folder, *FITS, "--only", "room7", "--out", "x.h5", code=2)
+    assert "there is no room 'room7'; did you mean 'room" in one_sentence(refused)
+
+
+def test_an_npz_names_its_layout(tmp_path: Path) -> None:
+    path = tmp_path / "counting.npz"
+    path.write_bytes(b"PK")
+    refused = one_sentence(fedapa("import", path, "--out", tmp_path / "rooms.h5", code=2))
+    assert refused == f"fedapa: {path}: an .npz is read with --layout wical; give that too"
+
+
+def test_a_folder_given_as_data_names_import(tmp_path: Path) -> None:
+    refused = one_sentence(fedapa("run", "--data", tmp_path, "--workers", "0", code=2))
+    assert (
+        f"{tmp_path}: is a folder; expected a store, which 'fedapa import' makes of one" in refused
+    )
+
+
+def test_ctrl_c_at_any_moment_of_an_import_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
+    """Presses come from a thread of the process itself, when the import has begun to write."""
+    folder = captures(tmp_path / "in", rooms=4, takes=8)
+    code = """
+import os, random, signal, sys, threading, time
+from fedapa.cli import main
+from fedapa.stores import append
+
+sys.argv = ["fedapa", *sys.argv[2:]]
+delay = float(os.environ["DELAY"])
+begun = append.append_store
+
+def press(at):
+    time.sleep(at)
+    os.kill(os.getpid(), signal.SIGINT)
+
+def watched(path):
+    threading.Thread(target=press, args=[delay], daemon=True).start()
+    return begun(path)
+
+import fedapa.stores.imported.captures as captures
+captures.append_store = watched
+main()
+"""
+    out = tmp_path / "rooms.h5"
+    for number in range(8):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "-", "import", folder, *FITS, "--out", out],
+            env={**os.environ, "DELAY": str(0.002 + 0.012 * number)},
+            capture_output=True,
+            text=True,
+            preexec_fn=hear_ctrl_c,
+            check=False,
+        )
+        if done.returncode == 0:
+            break  # it was done before
+        assert done.returncode == 130, done.stderr
+        assert done.stderr == "stopped; nothing is half written, a run goes on with --resume\n"
+        assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert number > 0

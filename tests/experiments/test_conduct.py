@@ -26,7 +26,7 @@ from fedapa.experiments.experiment import algorithms as cases_of
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
 from fedapa.experiments.windows import WINDOWS
-from fedapa.federation.plan import Plan
+from fedapa.federation.plan import DataPlan, Plan
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.processes import Progress
@@ -423,4 +423,4 @@ def test_features_leave_out_what_the_mlp_cannot_do():
 
 
 def test_simulated_rooms_hold_no_features():
-    assert not holds_features(None)
+    assert not holds_features(DataPlan())

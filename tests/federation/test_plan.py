@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from fedapa import Plan
-from fedapa.errors import PlanError
+from fedapa.errors import DataError, PlanError
 from fedapa.experiments.presets import PRESETS, preset
 from fedapa.federation.plan import differences
+from fedapa.federation.prepare import prepare_rooms
 from fedapa.toml import read_toml
+from tests.conftest import MakeStore
 
 
 def test_a_resolved_plan_repeats_itself(tmp_path: Path) -> None:
@@ -142,3 +144,25 @@ def test_an_unknown_preset_offers_the_nearest() -> None:
 def test_differences_name_the_keys() -> None:
     old, new = Plan(rounds=3).document(), Plan(rounds=4, data={"split": "random"}).document()
     assert differences(old, new) == ["data.split: recording → random", "rounds: 3 → 4"]
+
+
+def test_rooms_are_chosen_by_the_plan(make_store: MakeStore) -> None:
+    path = make_store({"cafe": {0: 4, 1: 4}, "hall": {0: 4, 1: 4}, "loft": {0: 4, 1: 4}})
+    data = {"file": str(path), "window": 16, "split": "random"}
+
+    def names(**chosen: object) -> list[str]:
+        return [room.name for room in prepare_rooms(Plan(data={**data, **chosen}))]
+
+    assert names(only=["loft", "cafe"]) == ["cafe", "loft"]
+    assert names(without=["loft"]) == ["cafe", "hall"]
+    assert names(only=["loft", "cafe"], without=["cafe"]) == ["loft"]
+    with pytest.raises(DataError, match="there is no room 'haal'; did you mean 'hall'"):
+        names(without=["haal"])
+    with pytest.raises(DataError, match="no room is left of cafe, hall, loft"):
+        names(only=["cafe"], without=["cafe"])
+
+
+def test_a_plan_that_chooses_no_rooms_says_nothing_of_it() -> None:
+    """Its bytes, and so its identity, are what they were."""
+    assert "only" not in Plan().toml()
+    assert "without" not in Plan().toml()

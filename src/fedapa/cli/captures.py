@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedapa.cli.options import Json
+from fedapa.cli.options import Json, OnlyRooms, WithoutRooms
 from fedapa.cli.output import fail, print_json, print_out
 from fedapa.cli.progress import shown_progress
 from fedapa.errors import FedapaError, PlanError
@@ -78,6 +78,11 @@ def import_(
         str | None,
         typer.Option(help="What paths mean, e.g. '{room}/{day}/P={count}.pcap'; {label}: text."),
     ] = None,
+    room: Annotated[
+        str | None, typer.Option(help="Of all files, where the pattern names no {room}.")
+    ] = None,
+    only: OnlyRooms = None,
+    without: WithoutRooms = None,
     layout: Annotated[
         str | None, typer.Option(help="wical: that set's own tree of feature CSVs.")
     ] = None,
@@ -117,7 +122,11 @@ def import_(
     from fedapa.report.captures import import_summary, import_table
     from fedapa.stores.imported.captures import import_captures
     from fedapa.stores.imported.preparation import Preparation
-    from fedapa.stores.imported.sources import sources_by_manifest, sources_by_pattern
+    from fedapa.stores.imported.sources import (
+        sources_by_manifest,
+        sources_by_pattern,
+        sources_of_rooms,
+    )
     from fedapa.stores.wical import import_wical
     from fedapa.windows.recipe import EMPTY, Recipe
 
@@ -127,6 +136,8 @@ def import_(
             raise PlanError(f"--layout {layout} is unknown; known: wical")
         if pattern is not None:
             raise PlanError("--layout wical has its own pattern; leave --pattern out")
+        if room is not None:
+            raise PlanError("--layout wical has rooms of its own; leave --room out")
         of_packets = {
             "--chip": chip is not None,
             "--window": window is not None,
@@ -141,10 +152,14 @@ def import_(
             raise PlanError(
                 f"--layout wical holds features, not packets; leave {', '.join(given)} out"
             )
-        rows = import_wical(source, out)
+        rows = import_wical(source, out, only=only, without=without)
     else:
         if pattern is not None:
-            sources, unmatched = sources_by_pattern(source, pattern)
+            sources, unmatched = sources_by_pattern(source, pattern, room=room)
+        elif room is not None:
+            raise PlanError("--room is for a --pattern without {room}; a manifest names its rooms")
+        elif source.suffix == ".npz" and source.is_file():
+            raise PlanError(f"{source}: an .npz is read with --layout wical; give that too")
         elif source.is_file():
             sources = sources_by_manifest(source)
         elif not source.exists():
@@ -154,6 +169,7 @@ def import_(
                 f"{source}: say what its paths mean, e.g. --pattern '{{room}}/{{day}}/"
                 "P={count}.pcap', or give a CSV manifest instead of a folder"
             )
+        sources = sources_of_rooms(sources, only=only, without=without, place=str(source))
         preparation = Preparation(
             chip=chip,
             salvage=salvage,

@@ -11,6 +11,7 @@ from fedapa.cli.options import (
     Changes,
     Json,
     LongRounds,
+    OnlyRooms,
     Preset,
     Resume,
     Rounds,
@@ -18,6 +19,7 @@ from fedapa.cli.options import (
     SideBySide,
     Source,
     SplitKind,
+    WithoutRooms,
     base_of,
 )
 from fedapa.cli.output import print_json, print_out
@@ -56,6 +58,8 @@ def compare(
     preset: Annotated[
         str, typer.Option(help="smoke, quick or paper: rounds and learning rate.")
     ] = "quick",
+    only: OnlyRooms = None,
+    without: WithoutRooms = None,
     seeds: Seeds = 3,
     split: SplitKind = None,
     rounds: Rounds = None,
@@ -73,7 +77,17 @@ def compare(
     """
     from fedapa.experiments.compare import compare as carry_out
 
-    base = base_of(preset, str(data), split, rounds, long_rounds, change, all_long=all_long)
+    base = base_of(
+        preset,
+        str(data),
+        split,
+        rounds,
+        long_rounds,
+        change,
+        all_long=all_long,
+        only=only,
+        without=without,
+    )
     with shown_progress() as show:
         done = carry_out(
             base,
@@ -99,6 +113,8 @@ def reproduce_architectures(
     width: Annotated[int, typer.Option(min=1, help="Of the embedding.")] = 256,
     preset: Preset = "paper",
     data: Source = "simulated",
+    only: OnlyRooms = None,
+    without: WithoutRooms = None,
     change: Changes = None,
     out: Directory = Path("runs/reproduce"),
     as_json: Json = False,
@@ -112,7 +128,7 @@ def reproduce_architectures(
     from fedapa.experiments.reproduce import nets
 
     with shown_progress() as show:
-        base = base_of(preset, data, None, None, None, change)
+        base = base_of(preset, data, None, None, None, change, only=only, without=without)
         made = nets(base, out, show, classes=classes, width=width)
     _print_counted(made, as_json)
 
@@ -121,6 +137,8 @@ def reproduce_architectures(
 def reproduce_table3(
     preset: Preset = "paper",
     data: Source = "simulated",
+    only: OnlyRooms = None,
+    without: WithoutRooms = None,
     change: Changes = None,
     out: Directory = Path("runs/reproduce"),
     as_json: Json = False,
@@ -134,7 +152,9 @@ def reproduce_table3(
     from fedapa.experiments.reproduce import table3
 
     with shown_progress() as show:
-        made = table3(base_of(preset, data, None, None, None, change), out, show)
+        made = table3(
+            base_of(preset, data, None, None, None, change, only=only, without=without), out, show
+        )
     _print_counted(made, as_json)
 
 
@@ -142,6 +162,8 @@ def reproduce_table3(
 def reproduce_fig4(
     preset: Preset = "quick",
     data: Source = "simulated",
+    only: OnlyRooms = None,
+    without: WithoutRooms = None,
     change: Changes = None,
     out: Annotated[
         Path, typer.Option(help="Directory of the experiments, or a picture: .png, .svg or .pdf.")
@@ -160,7 +182,16 @@ def reproduce_fig4(
     if picture is not None:
         picture_kind(picture)
     # The simulator's own name for the rooms of preset paper.
-    base = base_of("paper" if preset == "six-rooms" else preset, data, None, None, None, change)
+    base = base_of(
+        "paper" if preset == "six-rooms" else preset,
+        data,
+        None,
+        None,
+        None,
+        change,
+        only=only,
+        without=without,
+    )
     _print_counted(fig4(base, out, picture=picture), as_json)
 
 
@@ -184,6 +215,8 @@ def _experiment_command(name: str, about: str) -> None:
     def command(
         preset: Preset = "quick",
         data: Source = "simulated",
+        only: OnlyRooms = None,
+        without: WithoutRooms = None,
         seeds: Seeds = 3,
         split: SplitKind = None,
         setting: Annotated[
@@ -203,7 +236,17 @@ def _experiment_command(name: str, about: str) -> None:
     ) -> None:
         from fedapa.experiments import reproduce as experiments
 
-        base = base_of(preset, data, split, rounds, long_rounds, change, all_long=all_long)
+        base = base_of(
+            preset,
+            data,
+            split,
+            rounds,
+            long_rounds,
+            change,
+            all_long=all_long,
+            only=only,
+            without=without,
+        )
         with shown_progress() as show:
             done = experiments.reproduce(
                 name,

@@ -15,6 +15,7 @@ __all__ = [
     "Changes",
     "Json",
     "LongRounds",
+    "OnlyRooms",
     "Preset",
     "Resume",
     "Rounds",
@@ -22,6 +23,7 @@ __all__ = [
     "SideBySide",
     "Source",
     "SplitKind",
+    "WithoutRooms",
     "Workers",
     "assignment",
     "base_of",
@@ -71,6 +73,16 @@ Changes = Annotated[
 ]
 
 
+OnlyRooms = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="ROOM", help="Use this room; give it once for each."),
+]
+WithoutRooms = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="ROOM", help="Leave this room out; give it once for each."),
+]
+
+
 def given_only(**values: Any) -> dict[str, Any]:
     """The values that were really given, so that nothing is overridden by a default."""
     return {key: value for key, value in values.items() if value is not None and value != {}}
@@ -98,6 +110,8 @@ def base_of(
     change: list[str] | None,
     *,
     all_long: bool = False,
+    only: list[str] | None = None,
+    without: list[str] | None = None,
 ) -> "Base":
     """What the options that all experiments share ask for."""
     from fedapa.experiments.experiment import Base
@@ -109,5 +123,8 @@ def base_of(
         rounds=rounds,
         long_rounds=long_rounds,
         all_long=all_long,
-        changes=tuple(assignment(text) for text in change or []),
+        changes=(
+            *([{"data": rooms}] if (rooms := given_only(only=only, without=without)) else []),
+            *(assignment(text) for text in change or []),
+        ),
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedapa.cli.options import Json, Workers, assignment, given_only
+from fedapa.cli.options import Json, OnlyRooms, WithoutRooms, Workers, assignment, given_only
 from fedapa.cli.output import print_json, print_out
 from fedapa.cli.progress import shown_progress
 
@@ -48,6 +48,8 @@ def run(
     data: Annotated[
         Path | None, typer.Option(help="A store of rooms; default: the preset's SIMULATED rooms.")
     ] = None,
+    only: OnlyRooms = None,
+    without: WithoutRooms = None,
     algorithm: Annotated[str | None, typer.Option(help="See 'fedapa algorithms'.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Communication rounds.")] = None,
     seed: Annotated[
@@ -108,7 +110,9 @@ def run(
         "precision": precision,
         "device": device,
         "algorithm": algorithm,
-        "data": given_only(file=None if data is None else str(data), split=split),
+        "data": given_only(
+            file=None if data is None else str(data), split=split, only=only, without=without
+        ),
         "model": given_only(architecture=architecture),
     }
     layers = [preset_values(base)] if base is not None else []

@@ -13,6 +13,7 @@ from fedapa.experiments.conduct import conduct, holds_features
 from fedapa.experiments.experiment import Base, Case, Experiment, Nets
 from fedapa.experiments.experiment import algorithms as cases_of
 from fedapa.experiments.reproduce import Reproduced, shown
+from fedapa.federation.plan import DataPlan
 from fedapa.processes import Show, unseen
 from fedapa.stores.store import Store
 
@@ -39,8 +40,8 @@ def compare(
     ``reference`` is the algorithm whose differences to all others are shown: FedAPA unless another
     is named, or the first that is no control where FedAPA is not among them.
     """
-    nets = architecture or ("mlp" if holds_features(base.file) else "by-size")
-    alone = _all_differ(nets, base.file)
+    nets = architecture or ("mlp" if holds_features(base.plan.data) else "by-size")
+    alone = _all_differ(nets, base.plan.data)
     usual = [name for name in _CHOSEN if not (alone and find(name).averages_weights)]
     chosen = list(dict.fromkeys(algorithms or usual))
     if reference is not None and reference not in chosen:
@@ -79,9 +80,9 @@ def _case(name: str) -> Case:
     return case if case.group == "control" else replace(case, group="paper")
 
 
-def _all_differ(nets: str, file: str | None) -> bool:
+def _all_differ(nets: str, data: DataPlan) -> bool:
     """Whether no two rooms have the same net, so that there are no weights to average."""
-    if nets != "by-size" or file is None:
+    if nets != "by-size" or data.file is None:
         return False
-    with Store(Path(file)) as store:
-        return len(store.rooms) <= 3
+    with Store(Path(data.file)) as store:
+        return len(data.rooms_of(store)) <= 3

@@ -32,7 +32,7 @@ from fedapa.federation import rounds
 from fedapa.federation.cohort import number_of
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
-from fedapa.federation.plan import Plan, differences
+from fedapa.federation.plan import DataPlan, Plan, differences
 from fedapa.federation.prepare import check_batches, prepare_rooms
 from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
@@ -174,12 +174,13 @@ def _begin_with_shorter(folder: Path, plan: Plan) -> Plan:
     return same
 
 
-def holds_features(file: str | None) -> bool:
-    """Whether a store holds feature vectors instead of packets; simulated rooms do not."""
-    if file is None:
+def holds_features(data: DataPlan) -> bool:
+    """Whether rooms hold feature vectors instead of packets; simulated ones do not."""
+    if data.file is None:
         return False
-    with Store(Path(file)) as store:
-        return any(take.is_features for room in store.rooms for take in store.recordings(room))
+    with Store(Path(data.file)) as store:
+        rooms = data.rooms_of(store)
+        return any(take.is_features for room in rooms for take in store.recordings(room))
 
 
 def folder_name(plan: Plan) -> str:

@@ -6,6 +6,7 @@ description, so that the largest need not be made for a picture of them.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,11 @@ class Distribution:
 
 
 def distribution(
-    path: Path, *, window: int | None = None, stride: int | None = None
+    path: Path,
+    *,
+    window: int | None = None,
+    stride: int | None = None,
+    rooms: Sequence[str] | None = None,
 ) -> Distribution:
     """Count the windows that fit into each take of a store; no packet is read.
 
@@ -55,9 +60,10 @@ def distribution(
         path: the store.
         window: packets of a window; the store's own recommendation if left out.
         stride: packets from one window to the next; a window's length if left out.
+        rooms: those to count in; all if left out.
     """
     with Store(path) as store:
-        takes = {room: store.recordings(room) for room in store.rooms}
+        takes = {room: store.recordings(room) for room in rooms or store.rooms}
         features = all(take.is_features for found in takes.values() for take in found)
         length = None if features else window or store.window
         if length is None and not features:

@@ -35,6 +35,7 @@ from fedapa.report.study import write_index, write_study
 from fedapa.report.tables import Sheet
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.simulated_rooms import preset_of
+from fedapa.stores.store import Store
 
 __all__ = [
     "EXPERIMENTS",
@@ -109,7 +110,7 @@ def reproduce(
     command: str = "",
 ) -> list[Reproduced]:
     """Carry out one experiment, or "all" of them, and write what there is to see of it."""
-    features = holds_features(base.file)
+    features = holds_features(base.plan.data)
     if name == "all":
         chosen = _all(settings, features=features)
         for experiment in chosen:  # what is wrong with a later one costs no time then
@@ -214,7 +215,7 @@ class _RoomSizes:
         """Those of the rooms that were asked for; none where they are the paper's own."""
         if base.preset == "paper" and base.file is None:
             return None
-        net = "mlp" if holds_features(base.file) else STATISTICAL.architecture
+        net = "mlp" if holds_features(base.plan.data) else STATISTICAL.architecture
         # No size depends on the split, and this one can always be made.
         change = {"model": {"architecture": net}, "data": {"split": "random"}}
         plan = Plan.of(base.plan.document(), change)
@@ -275,13 +276,17 @@ def fig4(base: Base, out: Path, *, picture: Path | None = None) -> Reproduced:
     """The data distribution: table, picture and page, and the picture by another name if given."""
     data = base.plan.data
     usual = preset_of(data.simulated).window
-    if base.file is None and data.window in (None, usual) and data.stride in (None, usual):
+    as_planned = data.window in (None, usual) and data.stride in (None, usual)
+    if base.file is None and as_planned and data.only is None and data.without is None:
         found = planned(preset_of(data.simulated))
-    elif base.file is None:
-        store = simulated_store(data.simulated, data.simulated_seed)
-        found = distribution(store, window=data.window, stride=data.stride)
     else:
-        found = distribution(Path(base.file), window=data.window, stride=data.stride)
+        if base.file is None:
+            path = simulated_store(data.simulated, data.simulated_seed)
+        else:
+            path = Path(base.file)
+        with Store(path) as store:
+            rooms = data.rooms_of(store)
+        found = distribution(path, window=data.window, stride=data.stride, rooms=rooms)
     drawn = distribution_figure(
         found.windows, found.labels, caption=found.caption, synthetic=found.synthetic
     )

@@ -29,7 +29,9 @@ def _rooms_of(plan: Plan) -> tuple[dict[str, str], int, int]:
     if plan.data.file is not None:
         with Store(plan.data.file) as store:
             window = plan.data.window or store.window or 1000
-            recordings = [one for room in store.rooms for one in store.recordings(room)]
+            recordings = [
+                one for room in plan.data.rooms_of(store) for one in store.recordings(room)
+            ]
             fewest = min(recording.shape[1] for recording in recordings)
         return {"file": plan.data.file}, window, fewest
     # The quick rooms were recorded for small windows: they have no full ones.

@@ -31,7 +31,8 @@ from fedapa.learning.fit import NotNegativeInteger, Positive, PositiveInteger, T
 from fedapa.models.build import ARCHITECTURES
 from fedapa.payload import Precision
 from fedapa.rooms.skew import Partition
-from fedapa.windows.labels import Label
+from fedapa.stores.store import Store
+from fedapa.windows.labels import Label, choose_rooms
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import SplitKind
 
@@ -54,6 +55,10 @@ class DataPlan(_Section):
 
     file: Annotated[str, Field(max_length=4096)] | None = None
     """A store; none is the simulated rooms below."""
+    only: Annotated[tuple[str, ...], Field(max_length=_MOST_ROOMS)] | None = None
+    """The rooms to use; by default all."""
+    without: Annotated[tuple[str, ...], Field(max_length=_MOST_ROOMS)] | None = None
+    """Rooms to leave out."""
     simulated: str = "smoke"
     """The simulated rooms to use where no file is given: smoke, quick or six-rooms."""
     simulated_seed: NotNegativeInteger = 0
@@ -92,6 +97,12 @@ class DataPlan(_Section):
         if isinstance(file, str) and ("\0" in file or readable(file) != file):
             raise ValueError("holds a NUL or bytes that are no UTF-8; rename the store")
         return file
+
+    def rooms_of(self, store: Store) -> tuple[str, ...]:
+        """The rooms of a store that are to be used."""
+        return choose_rooms(
+            store.rooms, only=self.only, without=self.without, place=str(store.path)
+        )
 
     def recipe(self, recommended: int | None) -> Recipe:
         """How to cut windows; ``recommended`` is the store's own window length."""

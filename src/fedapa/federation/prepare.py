@@ -53,7 +53,8 @@ def prepare_rooms(
     store = _store_of(plan, show, workers)
     with Store(store) as opened:
         recommended = opened.window
-    found = materialise(store, plan.data.recipe(recommended), show=show)
+        chosen = plan.data.rooms_of(opened)
+    found = materialise(store, plan.data.recipe(recommended), rooms=chosen, show=show)
     found = _partitioned(plan, found)
     classes = _classes(plan, found)
     splits = {each.room: _split(plan, each) for each in found}

@@ -10,7 +10,7 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from fedapa.errors import DataError
 from fedapa.stores.imported.captures import Imported
 from fedapa.stores.store import write_store
-from fedapa.windows.labels import check_name
+from fedapa.windows.labels import check_name, choose_rooms
 
 __all__ = ["import_wical"]
 
@@ -36,14 +36,24 @@ class _Recording:
     features: npt.NDArray[np.float32]
 
 
-def import_wical(source: Path, out: Path) -> list[Imported]:
+def import_wical(
+    source: Path,
+    out: Path,
+    *,
+    only: Sequence[str] | None = None,
+    without: Sequence[str] | None = None,
+) -> list[Imported]:
     """Make a store of the set's counting part; ``source`` is its tree or its ``.npz``."""
-    recordings = _from_npz(source) if source.is_file() else _from_tree(source)
+    recordings = list(_from_npz(source) if source.is_file() else _from_tree(source))
+    if only or without:
+        there = {_room_of(recording) for recording in recordings}
+        chosen = choose_rooms(there, only=only, without=without, place=str(source))
+        recordings = [one for one in recordings if _room_of(one) in chosen]
     rows: list[Imported] = []
     with write_store(out) as store:
         rooms: set[str] = set()
         for each in recordings:
-            room = check_name(f"{each.room} day {each.day}", "room")
+            room = check_name(_room_of(each), "room")
             if room not in rooms:
                 about = {"device": "wi-cal features"}
                 store.add_room(room, synthetic=False, about=about)
@@ -60,6 +70,10 @@ def import_wical(source: Path, out: Path) -> list[Imported]:
                 "that holds the rooms"
             )
     return rows
+
+
+def _room_of(recording: _Recording) -> str:
+    return f"{recording.room} day {recording.day}"
 
 
 def _from_tree(folder: Path) -> Iterator[_Recording]:

@@ -7,9 +7,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.errors import DataError
+from fedapa.errors import DataError, nearest
 
-__all__ = ["Label", "check_name", "class_indices", "sorted_labels"]
+__all__ = ["Label", "check_name", "choose_rooms", "class_indices", "sorted_labels"]
 
 Label: TypeAlias = int | str
 
@@ -24,6 +24,26 @@ def check_name(name: str, what: str) -> str:
             "starting with a letter, digit or _"
         )
     return name
+
+
+def choose_rooms(
+    rooms: Iterable[str],
+    *,
+    only: Sequence[str] | None,
+    without: Sequence[str] | None,
+    place: str,
+) -> tuple[str, ...]:
+    """The rooms to use, sorted: ``only`` those, if it is given, and none of ``without``."""
+    there = sorted(set(rooms))
+    for name in (*(only or ()), *(without or ())):
+        if name not in there:
+            raise DataError(f"{place}: there is no room '{name}'; {nearest(name, there)}")
+    chosen = [room for room in there if room in (only or there) and room not in (without or ())]
+    if not chosen:
+        raise DataError(
+            f"{place}: no room is left of {', '.join(there)}; name others in --only and --without"
+        )
+    return tuple(chosen)
 
 
 def class_indices(

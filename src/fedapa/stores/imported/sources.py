@@ -11,7 +11,7 @@ import numpy as np
 
 from fedapa.errors import DataError, nearest
 from fedapa.files import readable
-from fedapa.windows.labels import Label, check_name
+from fedapa.windows.labels import Label, check_name, choose_rooms
 
 __all__ = [
     "Source",
@@ -19,6 +19,7 @@ __all__ = [
     "same",
     "sources_by_manifest",
     "sources_by_pattern",
+    "sources_of_rooms",
     "stretch",
 ]
 
@@ -241,6 +242,19 @@ def _seconds(text: str, column: str, place: str) -> float | None:
     if not 0 <= value < np.inf:
         raise DataError(f"{place}: {column} '{text}' is no number of seconds")
     return value
+
+
+def sources_of_rooms(
+    sources: Sequence[Source],
+    *,
+    only: Sequence[str] | None,
+    without: Sequence[str] | None,
+    place: str,
+) -> list[Source]:
+    """The sources of the rooms to use; ``place`` is what to call them all in a complaint."""
+    rooms = {source.room for source in sources}
+    chosen = choose_rooms(rooms, only=only, without=without, place=place)
+    return [source for source in sources if source.room in chosen]
 
 
 def same(one: Source, other: Source) -> bool:
