@@ -18,8 +18,8 @@ from benchmarks import _history, _page
 
 def names() -> list[str]:
     """Every benchmark there is a module for."""
-    found = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
-    return sorted(name for name in found if not name.startswith("_"))
+    modules = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
+    return sorted(name for name in modules if not name.startswith("_"))
 
 
 def main() -> int:

@@ -24,8 +24,8 @@ def draw(aggregation: Mapping[str, Mapping[str, Any]], path: Path) -> None:
             not exact and stands apart.
         path: the file to write, SVG or PNG by its name.
     """
-    exact = {int(n): each for n, each in aggregation.items() if "sample" not in each}
-    sampled = {int(n): each for n, each in aggregation.items() if "sample" in each}
+    exact = {int(n): measured for n, measured in aggregation.items() if "sample" not in measured}
+    sampled = {int(n): measured for n, measured in aggregation.items() if "sample" in measured}
     rooms = sorted(exact)
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(8.2, 3.3), layout="constrained")
@@ -49,10 +49,10 @@ def draw(aggregation: Mapping[str, Mapping[str, Any]], path: Path) -> None:
             color=PALETTE[6],
             label="the sets alone (21 × 256 float32)",
         )
-        for n, each in sorted(sampled.items()):
-            told = f"from {each['sample']:,} rooms, class by class"
-            time.plot([n], [each["seconds"]], "^", color=PALETTE[2], label=told, markersize=8)
-            memory.plot([n], [each["peak_mb"]], "^", color=PALETTE[2], label=told, markersize=8)
+        for n, measured in sorted(sampled.items()):
+            told = f"from {measured['sample']:,} rooms, class by class"
+            time.plot([n], [measured["seconds"]], "^", color=PALETTE[2], label=told, markersize=8)
+            memory.plot([n], [measured["peak_mb"]], "^", color=PALETTE[2], label=told, markersize=8)
         _label(time, "time of the aggregation [s]")
         _label(memory, "peak memory of the process [MB]")
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -48,15 +48,15 @@ def described(information: str) -> dict[str, str]:
     """What a text as /proc/cpuinfo says of the first processor; less where it says less."""
     lines = [line.partition(":") for line in information.splitlines() if ":" in line]
     said = {name.strip(): value.strip() for name, _, value in reversed(lines)}
-    found = {}
+    processor = {}
     for key, names in _TOLD.items():
         values = [said[name] for name in names if said.get(name)]
         if values:
-            found[key] = values[0]
-    if "flags" in found:
-        flags = " ".join(sorted(found["flags"].split()))
-        found["flags"] = hashlib.sha256(flags.encode()).hexdigest()[:8]
-    return found
+            processor[key] = values[0]
+    if "flags" in processor:
+        flags = " ".join(sorted(processor["flags"].split()))
+        processor["flags"] = hashlib.sha256(flags.encode()).hexdigest()[:8]
+    return processor
 
 
 def last(path: Path = PATH) -> dict[str, Any] | None:

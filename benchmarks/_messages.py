@@ -1,4 +1,4 @@
-"""What fewer bits and fewer peers cost: finished runs gathered into messages.json.
+"""What fewer bits and fewer peers cost: finished runs figures into messages.json.
 
 ``python -m benchmarks._messages RUN…`` reads the directories of ``fedapa run``; docs/performance.md
 shows what was gathered last. Runs take minutes each, so they are no part of ``make bench``.
@@ -43,11 +43,11 @@ def gather(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def lines(found: Mapping[str, Any]) -> tuple[str, list[tuple[str, ...]]]:
+def lines(figures: Mapping[str, Any]) -> tuple[str, list[tuple[str, ...]]]:
     """What was run, and a row for each way to send: bytes, accuracy, and the paired difference."""
-    usual = found["runs"]["float32"]
+    usual = figures["runs"]["float32"]
     rows = []
-    for name, entry in found["runs"].items():
+    for name, entry in figures["runs"].items():
         seeds = sorted(entry["accuracy"])
         values = [100 * entry["accuracy"][seed] for seed in seeds]
         pairs = [100 * (entry["accuracy"][seed] - usual["accuracy"][seed]) for seed in seeds]
@@ -63,11 +63,12 @@ def lines(found: Mapping[str, Any]) -> tuple[str, list[tuple[str, ...]]]:
             )
         )
     seeds = ", ".join(sorted(usual["accuracy"]))
-    commits = ", ".join(commit[:10] + commit[40:] for commit in found["commits"])
+    commits = ", ".join(commit[:10] + commit[40:] for commit in figures["commits"])
     told = (
-        f"Data: {found['data']} ({found['source']}), split {found['split']}, {found['algorithm']} "
-        f"with nets {found['architecture']}, {found['rounds']} rounds, seeds {seeds}, commit "
-        f"{commits}. Always saying the commonest class is right in {100 * found['blind']:.1f} %."
+        f"Data: {figures['data']} ({figures['source']}), split {figures['split']}, "
+        f"{figures['algorithm']} with nets {figures['architecture']}, {figures['rounds']} rounds, "
+        f"seeds {seeds}, commit {commits}. Always saying the commonest class is right in "
+        f"{100 * figures['blind']:.1f} %."
     )
     return told, rows
 

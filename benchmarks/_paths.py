@@ -1,4 +1,4 @@
-"""Whether the fast path changes what is learned: the same runs by both, gathered into paths.json.
+"""Whether the fast path changes what is learned: the same runs by both, figures into paths.json.
 
 ``python -m benchmarks._paths`` trains FedAPA on the quick rooms with nets by size, seed by seed:
 by the fast path, by the plain one, and by the plain one with a learning rate that is off by 10⁻⁷
@@ -49,11 +49,11 @@ def one(way: str, seed: int, change: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def gather(found: Mapping[tuple[str, int], Mapping[str, Any]]) -> dict[str, Any]:
+def gather(figures: Mapping[tuple[str, int], Mapping[str, Any]]) -> dict[str, Any]:
     """(way, seed) → what a run ended with, as one object."""
-    first = next(iter(found.values()))
+    first = next(iter(figures.values()))
     ways: dict[str, dict[str, Any]] = {}
-    for (way, seed), ended in found.items():
+    for (way, seed), ended in figures.items():
         ways.setdefault(way, {})[str(seed)] = {
             key: ended[key] for key in ("first_round", "accuracy")
         }
@@ -61,11 +61,11 @@ def gather(found: Mapping[tuple[str, int], Mapping[str, Any]]) -> dict[str, Any]
     return {**about, "commit": environment(0)["commit"], "ways": ways}
 
 
-def lines(found: Mapping[str, Any]) -> tuple[str, list[tuple[str, ...]]]:
+def lines(figures: Mapping[str, Any]) -> tuple[str, list[tuple[str, ...]]]:
     """What was run, and a row for each way: accuracy, and seed by seed its distance from plain."""
-    plain = found["ways"]["plain"]
+    plain = figures["ways"]["plain"]
     rows = []
-    for way, seeds in found["ways"].items():
+    for way, seeds in figures["ways"].items():
         values = [100 * seeds[seed]["accuracy"] for seed in sorted(seeds)]
         rows.append(
             (
@@ -78,9 +78,9 @@ def lines(found: Mapping[str, Any]) -> tuple[str, list[tuple[str, ...]]]:
             )
         )
     told = (
-        f"Data: {found['data']} ({found['source']}), split {found['split']}, fedapa with nets by "
-        f"size, {found['rounds']} rounds, seeds {', '.join(sorted(plain))}, commit "
-        f"{found['commit'][:10] + found['commit'][40:]}."
+        f"Data: {figures['data']} ({figures['source']}), split {figures['split']}, fedapa with "
+        f"nets by size, {figures['rounds']} rounds, seeds {', '.join(sorted(plain))}, commit "
+        f"{figures['commit'][:10] + figures['commit'][40:]}."
     )
     return told, rows
 
@@ -97,8 +97,8 @@ def _main() -> int:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=context) as pool:
         ended = list(pool.map(one, *zip(*asked, strict=True), [{}] * len(asked)))
-    found = gather(dict(zip(asked, ended, strict=True)))
-    PATH.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    figures = gather(dict(zip(asked, ended, strict=True)))
+    PATH.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
     from benchmarks import _page
 
     _page.write()

@@ -77,17 +77,19 @@ def _csiread_intel(csiread: Any, path: Path) -> int:
 
 
 def _write_nexmon(path: Path) -> None:
-    tones = all_subcarriers(80)
-    numbers = np.arange(_PACKETS * len(tones), dtype=np.int64)
+    subcarriers = all_subcarriers(80)
+    numbers = np.arange(_PACKETS * len(subcarriers), dtype=np.int64)
     parts = np.stack([numbers * 7919 % 4001 - 2000, numbers * 104729 % 4001 - 2000], axis=1)
     write_nexmon(
         Capture(
-            csi=parts.astype(np.float32).view(np.complex64).reshape(_PACKETS, len(tones), 1, 1),
+            csi=parts.astype(np.float32)
+            .view(np.complex64)
+            .reshape(_PACKETS, len(subcarriers), 1, 1),
             timestamps=np.arange(_PACKETS) / 1000,
             rssi=np.full(_PACKETS, -50, np.float32),
             device="nexmon 43455c0",
             bandwidth=80,
-            subcarriers=np.array(tones, np.int16),
+            subcarriers=np.array(subcarriers, np.int16),
         ),
         path,
     )

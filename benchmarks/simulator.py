@@ -1,4 +1,4 @@
-"""How fast the simulator is: windows of 1000 packets by 242 tones with 20 people, on one core."""
+"""How fast the simulator is: windows of 1000 × 242 with 20 people, on one core."""
 
 import time
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from threadpoolctl import threadpool_limits
 
 from fedapa.randomness import Key
-from fedapa.simulator.take import take
+from fedapa.simulator.recording import record
 from fedapa.stores.simulated_rooms import preset_of
 
 _WINDOWS = 10
@@ -38,6 +38,6 @@ def _speed(room: str, rate: float) -> float:
     best = 0.0
     for repeat in range(_REPEATS):
         began = time.process_time()
-        take(scene, people=20, day=0, number=repeat, packets=1000 * _WINDOWS, key=Key(0))
+        record(scene, people=20, day=0, number=repeat, packets=1000 * _WINDOWS, key=Key(0))
         best = max(best, _WINDOWS / (time.process_time() - began))
     return best

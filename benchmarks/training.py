@@ -65,7 +65,7 @@ def measure() -> dict[str, Any]:
     for name, nets in NETS.items():
         with tempfile.TemporaryDirectory() as folder:
             figures[name] = _compare(make_rooms(Path(folder), nets), TURNS[name], Path(folder))
-    peak = max(each["gemm_gflops"] for each in figures.values())
+    peak = max(figure["gemm_gflops"] for figure in figures.values())
     return {**figures, "gemm_gflops": peak, "notes": NOTES}
 
 
@@ -102,12 +102,12 @@ def products_of_a_step(room: Room) -> int:
 
     Forward, and as much again for the gradients of weights and of inputs; the windows need none.
     """
-    found = [
+    flops = [
         layer.flops
         for layer in layers(room.build(), room.windows.shape[1:])
         if layer.kind in ("Conv2d", "Linear")
     ]
-    return 2 * found[0] + 3 * sum(found[1:])
+    return 2 * flops[0] + 3 * sum(flops[1:])
 
 
 def _compare(rooms: list[Room], turns: int, folder: Path) -> dict[str, float | None]:

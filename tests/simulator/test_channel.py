@@ -7,7 +7,7 @@ import pytest
 
 from fedapa.experiments import credibility
 from fedapa.randomness import Key
-from fedapa.simulator.channel import TONE_SPACING, Channel, Radio, shadow
+from fedapa.simulator.channel import SUBCARRIER_SPACING, Channel, Radio, shadow
 from fedapa.simulator.delays import DelayGrid
 from fedapa.simulator.people import MOTION_RATE
 from fedapa.simulator.room import (
@@ -65,8 +65,8 @@ def test_a_moving_body_shifts_the_carrier_by_twice_its_speed(velocity: float, sh
     times = np.arange(1000) / 1000
     moving = Channel(hall, Radio(), NO_FURNITURE, replace(body, points=points)).response(times)
     echo = moving - Channel(hall, Radio(), NO_FURNITURE, credibility.nobody()).response(times)
-    tones = Radio().tones[Radio().live]
-    phases = np.unwrap(np.angle(echo[:, np.argmin(np.abs(tones))].astype(complex)))
+    subcarriers = Radio().subcarriers[Radio().live]
+    phases = np.unwrap(np.angle(echo[:, np.argmin(np.abs(subcarriers))].astype(complex)))
     assert np.polyfit(times, phases, 1)[0] / (2 * np.pi) == pytest.approx(shift, abs=0.02)
 
 
@@ -103,10 +103,10 @@ def test_reflection_coefficients_are_fresnels() -> None:
 
 
 def test_the_delay_grid_equals_the_sum_of_exponentials() -> None:
-    """300 random paths, 242 tones: the error lies 60 dB below."""
+    """300 random paths, 242 subcarriers: the error lies 60 dB below."""
     draw = Key(0).numpy()
     radio = Radio()
-    offsets = radio.tones[radio.live].astype(float) * TONE_SPACING
+    offsets = radio.subcarriers[radio.live].astype(float) * SUBCARRIER_SPACING
     lengths = draw.uniform(2, 40, (5, 300)).astype(np.float32)
     gains = draw.exponential(1.0, (5, 300)).astype(np.float32)
     phases = draw.uniform(-np.pi, np.pi, (5, 300)).astype(np.float32)

@@ -11,7 +11,7 @@ from fedapa.experiments import credibility
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Radio
 from fedapa.simulator.receiver import Receiver, schedule
-from fedapa.simulator.take import Scene, take
+from fedapa.simulator.recording import Scene, record
 
 Seen = tuple[npt.NDArray[np.complex64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]
 
@@ -39,7 +39,7 @@ def test_noise_and_distortion_blur_every_tone(seen: dict[str, Seen]) -> None:
     for name in ("noise", "distortion"):
         deviation = np.abs(live_part(seen[name]) - clean).std(axis=0)
         assert (deviation > 5).all(), name
-    # −20 dB of the frame's power, per complex tone
+    # −20 dB of the frame's power, per complex subcarrier
     power = np.mean(np.abs(clean) ** 2)
     blur = np.mean(np.abs(live_part(seen["distortion"]) - clean) ** 2)
     assert 10 * np.log10(blur / power) == pytest.approx(-20, abs=0.3)
@@ -52,7 +52,7 @@ def test_thermal_noise_is_that_of_the_link_budget() -> None:
     takes = {}
     for name, power in (("loud", 200.0), ("real", 15.0)):
         faulty = replace(scene, receiver=replace(quiet, transmit_power=power))
-        takes[name] = take(faulty, people=0, day=0, packets=400, key=Key(0))
+        takes[name] = record(faulty, people=0, day=0, packets=400, key=Key(0))
     live = scene.radio.live
     loud, real = (takes[name].csi[:, live, 0, 0] for name in ("loud", "real"))
     noise = np.mean(np.abs(real - loud.mean(axis=0)) ** 2)
@@ -74,7 +74,7 @@ def test_slow_gain_moves_all_subcarriers_together(seen: dict[str, Seen]) -> None
 
 
 def test_gain_control_steps_by_whole_decibels(seen: dict[str, Seen]) -> None:
-    """A step of 3 dB multiplies every tone by 1.41."""
+    """A step of 3 dB multiplies every subcarrier by 1.41."""
     amplitude = np.abs(live_part(seen["gain steps"])).mean(axis=1)
     levels = np.unique(np.round(20 * np.log10(amplitude), 1))
     assert len(levels) >= 2
@@ -97,8 +97,8 @@ def test_few_bits_leave_few_values(seen: dict[str, Seen]) -> None:
 def test_timing_turns_tones_in_proportion_and_amplitudes_not_at_all(seen: dict[str, Seen]) -> None:
     turned = live_part(seen["timing"]) / live_part(seen["none"])
     slope = np.unwrap(np.angle(turned), axis=1)
-    tones = np.flatnonzero(seen["timing"][2]) - 128.0
-    fits = np.polyfit(tones, slope.T, 1)
+    subcarriers = np.flatnonzero(seen["timing"][2]) - 128.0
+    fits = np.polyfit(subcarriers, slope.T, 1)
     delays = -fits[0] / (2 * np.pi * 312_500)
     assert delays.std() == pytest.approx(30e-9, rel=0.1)
     strong = np.abs(live_part(seen["none"])[0]) > 100
@@ -130,14 +130,14 @@ def test_narrow_frames_leave_a_part_of_the_band_empty(seen: dict[str, Seen]) -> 
 
 
 def test_null_tones_hold_junk(seen: dict[str, Seen]) -> None:
-    csi, _, live = seen["null tones"]
+    csi, _, live = seen["null subcarriers"]
     assert np.abs(csi[:, ~live]).max() > 3 * np.abs(csi[:, live]).max()
     assert (csi[:, live] == seen["none"][0][:, live]).all()
 
 
 def test_a_take_looks_like_a_capture() -> None:
     scene = credibility.scene_of("bus")
-    capture = take(scene, people=3, day=1, packets=200, key=Key(0))
+    capture = record(scene, people=3, day=1, packets=200, key=Key(0))
     assert capture.synthetic
     assert capture.csi.shape[1:] == (256, 1, 1)
     assert capture.csi.dtype == np.complex64
@@ -180,7 +180,7 @@ def test_impossible_receivers_are_refused(faulty: dict[str, float], complaint: s
     scene = credibility.scene_of("bus")
     wrong = replace(scene, receiver=replace(Receiver(), **faulty))  # type: ignore[arg-type]
     with pytest.raises(PlanError, match=complaint):
-        take(wrong, people=0, day=0, packets=10, key=Key(0))
+        record(wrong, people=0, day=0, packets=10, key=Key(0))
 
 
 @pytest.mark.parametrize(
@@ -195,4 +195,4 @@ def test_impossible_receivers_are_refused(faulty: dict[str, float], complaint: s
 def test_impossible_radios_are_refused(radio: Radio, complaint: str) -> None:
     scene = Scene(credibility.scene_of("bus").room, radio)
     with pytest.raises(PlanError, match=complaint):
-        take(scene, people=0, day=0, packets=10, key=Key(0))
+        record(scene, people=0, day=0, packets=10, key=Key(0))

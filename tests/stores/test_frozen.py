@@ -65,8 +65,8 @@ FROZEN: dict[tuple[str, str], tuple[float, ...]] = {
         608.4,
     ),
 }
-"""Amplitudes of packets 0, 31 and 63 at the first, a middle and the last tone; seed 0, day 0, take
-0 of the greatest count, in steps of the receiver. Valid for ``_VERSION`` 2 of the presets."""
+"""Amplitudes of packets 0, 31 and 63 at the first, a middle and the last subcarrier; seed 0, day 0,
+recording 0 of the greatest count, in steps of the receiver. Valid for ``_VERSION`` 2."""
 
 STEPS = 1.5
 """Steps of the receiver by which another machine's last digits may move an amplitude."""
@@ -75,7 +75,7 @@ STEPS = 1.5
 def samples(preset: str, room: str) -> npt.NDArray[np.float32]:
     place = next(each for each in preset_of(preset).places if each.scene.room.name == room)
     task = Task(replace(place, windows=1), max(place.counts), 0, 0, 64, 0)
-    amplitude = clean(task.capture()).amplitude[..., 0]  # (packets, tones)
+    amplitude = clean(task.capture()).amplitude[..., 0]  # (packets, subcarriers)
     return amplitude[np.ix_([0, 31, 63], [0, amplitude.shape[1] // 3, -1])].ravel()
 
 

@@ -97,7 +97,7 @@ def test_the_command_says_one_sentence_and_exits_with_2(content: bytes, tmp_path
 
 
 def test_a_path_beyond_the_grid_of_delays_is_refused() -> None:
-    """Ten tones 1 MHz apart, up to 30 m; the scatter itself would write past its array."""
+    """Ten subcarriers 1 MHz apart, up to 30 m; the scatter itself would write past its array."""
     grid = DelayGrid(np.arange(-5.0, 5.0) * 1e6, longest=30.0, speed=3e8)
     one = np.ones((1, 1), np.float32)
     assert grid.gather(30 * one, one, one).shape == (1, grid.points)

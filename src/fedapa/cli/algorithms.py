@@ -15,7 +15,7 @@ def algorithms(as_json: Json = False) -> None:
     from fedapa.algorithms.algorithm import settings_of
     from fedapa.report.tables import Sheet, rich_table
 
-    found = {name: find(name) for name in names()}
+    kinds = {name: find(name) for name in names()}
     if as_json:
         print_json(
             {
@@ -26,13 +26,13 @@ def algorithms(as_json: Json = False) -> None:
                     "citation": kind.citation,
                     "settings": settings_of(kind),
                 }
-                for name, kind in found.items()
+                for name, kind in kinds.items()
             }
         )
         return
     headings = ["Name", "What", "What travels", "Source"]
-    rows = [[name, summary_of(kind), kind.travels, kind.citation] for name, kind in found.items()]
+    rows = [[name, summary_of(kind), kind.travels, kind.citation] for name, kind in kinds.items()]
     print_out(rich_table(Sheet("Algorithms", headings, rows, text_columns=4)))
-    for name, kind in found.items():
+    for name, kind in kinds.items():
         settings = ", ".join(f"{key} = {value}" for key, value in settings_of(kind).items())
         print_out(f"{name}: {settings or 'no settings of its own'}")

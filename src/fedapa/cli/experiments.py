@@ -342,12 +342,12 @@ def _print_reproduced(done: "list[Reproduced]", as_json: bool) -> None:
     from fedapa.report.tables import rich_table
 
     if as_json:
-        print_json({each.name: each.summary for each in done})
+        print_json({experiment.name: experiment.summary for experiment in done})
         return
-    for each in done:
-        for sheet in each.sheets:
+    for experiment in done:
+        for sheet in experiment.sheets:
             print_out(rich_table(sheet))
-        for sentence in each.sentences:
+        for sentence in experiment.sentences:
             print_out(sentence)
-        what = "Page with tables and figures" if each.page.suffix == ".html" else "Picture"
-        print_out(f"{what}: {each.page}")
+        what = "Page with tables and figures" if experiment.page.suffix == ".html" else "Picture"
+        print_out(f"{what}: {experiment.page}")

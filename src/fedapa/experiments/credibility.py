@@ -13,11 +13,11 @@ import numpy.typing as npt
 from scipy import signal, stats
 
 from fedapa.randomness import Key
-from fedapa.simulator.channel import TONE_SPACING, Channel, Radio, shadow
+from fedapa.simulator.channel import SUBCARRIER_SPACING, Channel, Radio, shadow
 from fedapa.simulator.people import Body, Crowd, Motion, crowd_of
 from fedapa.simulator.receiver import Receiver
+from fedapa.simulator.recording import Scene, record
 from fedapa.simulator.room import SPEED_OF_LIGHT, Furniture, Scatterers, SimulatedRoom, furniture_of
-from fedapa.simulator.take import Scene, take
 from fedapa.stores.simulated_rooms import preset_of
 from fedapa.windows.split import SplitKind, split_windows
 
@@ -59,15 +59,15 @@ def nobody() -> Crowd:
 def single_path(distance: float, *, radio: Radio | None = None) -> tuple[float, float]:
     """Loss in dB and delay in seconds, read off the channel of two antennas in empty space.
 
-    The delay is the slope of the phase over the tones, as a receiver would estimate it.
+    The delay is the slope of the phase over the subcarriers, as a receiver would estimate it.
     """
     radio = radio or Radio()
     hall = SimulatedRoom("hall", (50.0, 50.0, 10.0), (1.0, 25.0, 5.0), (1.0 + distance, 25.0, 5.0))
     free = replace(hall, reflections=0, furniture=Furniture(pieces=0))
     response = Channel(free, radio, _EMPTY, nobody()).response(np.zeros(1))[0].astype(complex)
-    tones = radio.tones[radio.live].astype(float)
-    slope = np.polyfit(tones * TONE_SPACING, np.unwrap(np.angle(response)), 1)[0]
-    carrier = np.polyval(np.polyfit(tones, np.abs(response), 2), 0.0)
+    subcarriers = radio.subcarriers[radio.live].astype(float)
+    slope = np.polyfit(subcarriers * SUBCARRIER_SPACING, np.unwrap(np.angle(response)), 1)[0]
+    carrier = np.polyval(np.polyfit(subcarriers, np.abs(response), 2), 0.0)
     return float(-20 * np.log10(carrier)), float(-slope / (2 * np.pi))
 
 
@@ -122,7 +122,7 @@ class Spectra:
 
 
 def gain_spectrum(amplitude: npt.NDArray[np.float32], rate: float) -> tuple[Array, Array]:
-    """Doppler spectrum of amplitudes [packets, tones], mean over tones, dB per Hz.
+    """Doppler spectrum of amplitudes [packets, subcarriers], mean over subcarriers, dB per Hz.
 
     Each packet is divided by its own mean, which takes out gain steps and drift.
     """
@@ -138,7 +138,7 @@ def spectra(counts: Sequence[int], *, room: str = "living room", packets: int = 
     scene = replace(scene, radio=replace(scene.radio, rate=1000.0))
     found, frequencies = {}, np.empty(0)
     for count in counts:
-        capture = take(scene, people=count, day=0, packets=packets, key=Key(0) / "spectra")
+        capture = record(scene, people=count, day=0, packets=packets, key=Key(0) / "spectra")
         live = np.abs(capture.csi[:, scene.radio.live, 0, 0])
         whole = live[(live < 0.05 * np.median(live)).mean(axis=1) < 0.2]
         frequencies, found[count] = gain_spectrum(whole, scene.radio.rate)
@@ -270,7 +270,7 @@ def _in_path(
 
 
 def reciprocity(*, room: str = "living room", people: int = 5) -> tuple[Array, Array]:
-    """[times, tones] amplitude of the channel both ways, with people in the room."""
+    """[times, subcarriers] amplitude of the channel both ways, with people in the room."""
     scene = scene_of(room)
     crowd = walkers(scene, people, seconds=2.0, key=Key(0) / "reciprocity")
     furniture = furniture_of(scene.room, key=Key(0), day=0)
@@ -315,7 +315,7 @@ EFFECTS: dict[str, dict[str, float]] = {
     "loss": {"loss": 0.2},
     "jitter": {"jitter": 0.2},
     "narrow frames": {"narrow": 0.1},
-    "null tones": {"junk": 30.0},
+    "null subcarriers": {"junk": 30.0},
 }
 """One setting of a fault each, strong enough to be seen."""
 
@@ -323,11 +323,11 @@ EFFECTS: dict[str, dict[str, float]] = {
 def receiver_effects(
     names: Sequence[str] = tuple(EFFECTS), *, people: int = 0, packets: int = 1000
 ) -> Iterator[tuple[str, npt.NDArray[np.complex64], Array, npt.NDArray[np.bool_]]]:
-    """For each fault on its own: its name, csi [packets, tones], timestamps, live tones."""
+    """For each fault on its own: its name, csi [packets, subcarriers], timestamps, live ones."""
     scene = scene_of("living room")
     for name in names:
         faulty = replace(quiet_receiver(), **EFFECTS[name])  # type: ignore[arg-type]
-        capture = take(
+        capture = record(
             replace(scene, receiver=faulty),
             people=people,
             day=0,
@@ -350,7 +350,7 @@ def leak(*, room: str = "open office", takes: int = 40, windows: int = 4) -> dic
     labels, origins, starts, values = [], [], [], []
     meaningless = draw.permutation(np.arange(takes) % 4)
     for number in range(takes):
-        capture = take(
+        capture = record(
             scene,
             people=5,
             day=number // 2,

@@ -48,7 +48,7 @@ class Score:
 
 
 def window_statistics(window: Single) -> Single:
-    """Statistics of a window [packets, tones], in 14 bands: level, spread and quickness.
+    """Statistics of a window [packets, subcarriers], in 14 bands: level, spread and quickness.
 
     The log-amplitude of each packet is taken against the packet's mean, so that the receiver's
     gain does not count; the gain's own spread is one more number.

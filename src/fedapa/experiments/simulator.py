@@ -15,8 +15,8 @@ from fedapa.experiments.fig4 import planned
 from fedapa.processes import Progress, Show, unseen
 from fedapa.randomness import Key
 from fedapa.report import pictures
+from fedapa.simulator.recording import record
 from fedapa.simulator.room import furniture_of
-from fedapa.simulator.take import take
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.simulated_rooms import preset_of
 
@@ -62,7 +62,7 @@ def _waterfalls() -> Figure:
     scene = replace(scene, radio=replace(scene.radio, rate=125.0))
     takes = {}
     for people in (0, 1, 5, 20):
-        capture = take(scene, people=people, day=0, packets=1000, key=Key(0) / "waterfall")
+        capture = record(scene, people=people, day=0, packets=1000, key=Key(0) / "waterfall")
         amplitude = _live(capture.csi[:, :, 0, 0], scene.radio.live)
         whole = (amplitude < 0.05 * np.median(amplitude)).mean(axis=1) < 0.2
         takes[f"{people} people" if people != 1 else "1 person"] = amplitude[whole][::2]
@@ -150,15 +150,15 @@ def _blocking() -> Figure:
 def _reciprocity() -> Figure:
     there, back = credibility.reciprocity()
     times = np.arange(len(there)) / 500
-    tone = there.shape[1] // 2
+    subcarrier = there.shape[1] // 2
     return pictures.lines_figure(
         {
-            "transmitter to receiver": (times, 20 * np.log10(np.abs(there[:, tone]))),
-            "ends exchanged": (times[::25], 20 * np.log10(np.abs(back[::25, tone]))),
-            "difference": (times, 20 * np.log10(np.abs(there - back)[:, tone] + 1e-9)),
+            "transmitter to receiver": (times, 20 * np.log10(np.abs(there[:, subcarrier]))),
+            "ends exchanged": (times[::25], 20 * np.log10(np.abs(back[::25, subcarrier]))),
+            "difference": (times, 20 * np.log10(np.abs(there - back)[:, subcarrier] + 1e-9)),
         },
         x="time (s)",
-        y="channel at one tone (dB)",
+        y="channel at one subcarrier (dB)",
         title="Living room, five walkers: reciprocity",
         points=["ends exchanged"],
     )
@@ -175,13 +175,13 @@ def _receiver() -> Figure:
         if name in ("loss", "jitter"):
             panels.append((name, np.diff(times) * 1000, "packet", "interval (ms)"))
         elif name in ("timing", "phase"):
-            panels.append((name, np.angle(csi[:, live]), "packet", "tone (phase)"))
-        elif name == "null tones":
-            panels.append((name, np.log10(np.abs(csi) + 1), "packet", "all tones"))
+            panels.append((name, np.angle(csi[:, live]), "packet", "subcarrier (phase)"))
+        elif name == "null subcarriers":
+            panels.append((name, np.log10(np.abs(csi) + 1), "packet", "all subcarriers"))
         elif name in ("ripple", "8 bits"):
-            panels.append((name, amplitude[0], "tone", "amplitude"))
+            panels.append((name, amplitude[0], "subcarrier", "amplitude"))
         else:
-            panels.append((name, amplitude, "packet", "tone"))
+            panels.append((name, amplitude, "packet", "subcarrier"))
     return pictures.effects_figure(panels)
 
 

@@ -1,12 +1,12 @@
-"""The channel: static paths, shadowed by people, plus the echoes of people, tone by tone.
+"""The channel: static paths, shadowed by people, plus the echoes of people, by subcarrier.
 
 The equations are in docs/simulator.md. What moves is written as few slowly varying coefficients
-times fixed responses over the tones,
+times fixed responses over the subcarriers,
 
     H(t, f) = H_static(f) + Σ_i shadow_i(t) · response_i(f) + Σ_n echo_n(t) · delay_n(f),
 
 so that thousands of moving paths cost one small matrix product: each path is spread with a smooth
-kernel onto a grid of delays, and each delay of the grid is turned into tones.
+kernel onto a grid of delays, and each delay of the grid is turned into subcarriers.
 """
 
 import functools
@@ -31,14 +31,14 @@ from fedapa.simulator.room import (
 )
 from fedapa.simulator.settings import KNOWN_KEYS_ONLY, Number, within
 
-__all__ = ["SEATED_RATE", "TONE_SPACING", "Channel", "Radio", "shadow"]
+__all__ = ["SEATED_RATE", "SUBCARRIER_SPACING", "Channel", "Radio", "shadow"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Single: TypeAlias = npt.NDArray[np.float32]
 Complex: TypeAlias = npt.NDArray[np.complex64]
 
-TONE_SPACING = 312_500.0
-"""Hz between neighbouring tones of IEEE 802.11 a to ac."""
+SUBCARRIER_SPACING = 312_500.0
+"""Hz between neighbouring subcarriers of IEEE 802.11 a to ac."""
 
 SEATED_RATE = 62.5
 """Hz at which the motion of seated people is sampled: a fidget makes at most 17 Hz of Doppler."""
@@ -64,14 +64,14 @@ class Radio:
     the paper builds on have about 1000."""
 
     @property
-    def tones(self) -> npt.NDArray[np.int16]:
-        """All centred tone numbers, null ones included: 64, 128 or 256."""
+    def subcarriers(self) -> npt.NDArray[np.int16]:
+        """All centred subcarrier indices, null ones included: 64, 128 or 256."""
         return np.array(all_subcarriers(self.bandwidth), np.int16)
 
     @property
     def live(self) -> npt.NDArray[np.bool_]:
-        """Which of ``tones`` carry data or pilots: 56, 114 or 242 of them (IEEE 802.11ac)."""
-        return np.isin(self.tones, used_subcarriers(self.bandwidth))
+        """Which of ``subcarriers`` carry data or pilots: 56, 114 or 242 of them (IEEE 802.11ac)."""
+        return np.isin(self.subcarriers, used_subcarriers(self.bandwidth))
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ class Channel:
         self, room: SimulatedRoom, radio: Radio, furniture: Scatterers, crowd: Crowd
     ) -> None:
         self.room, self.radio, self.crowd = room, radio, crowd
-        self._offsets: Array = radio.tones[radio.live].astype(float) * TONE_SPACING  # Hz
+        self._offsets: Array = (
+            radio.subcarriers[radio.live].astype(float) * SUBCARRIER_SPACING
+        )  # Hz
         self._frequencies = radio.carrier + self._offsets
         self._wavelength = SPEED_OF_LIGHT / radio.carrier
         # Room electromagnetics (Andersen et al. 2007): bodies thin a path's power by
@@ -136,7 +138,7 @@ class Channel:
     def _static_paths(
         self, furniture: Scatterers
     ) -> tuple[npt.NDArray[np.complex128], npt.NDArray[np.complex128], Array]:
-        """Responses [paths, tones] of the direct and once-reflected paths; of the rest; lengths."""
+        """Responses [paths, subcarriers] of direct and once-reflected paths; of others; lengths."""
         room, receiver = self.room, np.asarray(self.room.receiver)
         images = image_sources(room.transmitter, room, room.reflections)
         ways = receiver - images.places  # [images, 3]
@@ -165,7 +167,7 @@ class Channel:
         )
 
     def _free_space(self, lengths: Array) -> npt.NDArray[np.complex128]:
-        """[paths, tones] λ / (4π d) · exp(−j 2π f d / c): Friis between isotropic antennas."""
+        """[paths, subcarriers] λ / (4π d) · exp(−j 2π f d / c): Friis, isotropic antennas."""
         wavelengths = SPEED_OF_LIGHT / self._frequencies
         turns = lengths[:, None] * self._frequencies / SPEED_OF_LIGHT
         return np.asarray(
@@ -255,7 +257,7 @@ class Channel:
         return float(self._wavelength / (4 * np.pi * np.linalg.norm(way)))
 
     def response(self, times: Array) -> Complex:
-        """[times, live tones] the channel at these times."""
+        """[times, live subcarriers] the channel at these times."""
         if not self.crowd.people:
             still = (self._still + self._near.sum(axis=0)).astype(np.complex64)
             return np.broadcast_to(still, (len(times), len(still))).copy()

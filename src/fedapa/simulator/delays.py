@@ -1,8 +1,9 @@
 """A grid of delays that stands for thousands of moving paths.
 
 Each path is spread with a smooth kernel onto the few grid points around its delay, and each grid
-point has a fixed response over the tones: a non-uniform Fourier transform (Barnett et al. 2019),
-so that a packet costs four additions a path instead of one exponential a path and tone.
+point has a fixed response over the subcarriers: a non-uniform Fourier transform (Barnett et al.
+2019), so that a packet costs four additions per path instead of one exponential per path and
+subcarrier.
 """
 
 from typing import TypeAlias
@@ -24,7 +25,7 @@ _FRACTIONS = 4096
 
 
 class DelayGrid:
-    """Path lengths on a grid, for tones at ``offsets`` Hz from the carrier."""
+    """Path lengths on a grid, for subcarriers at ``offsets`` Hz from the carrier."""
 
     def __init__(self, offsets: Array, *, longest: float, speed: float) -> None:
         # Twice as fine as the band needs, so that a kernel of four taps is accurate to 60 dB.
@@ -36,7 +37,7 @@ class DelayGrid:
         self._per_step = offsets * self._step / speed  # cycles
 
     def responses(self) -> npt.NDArray[np.complex128]:
-        """[points, tones] what each grid point is over the tones."""
+        """[points, subcarriers] what each grid point is over the subcarriers."""
         fine = np.linspace(-_TAPS / 2, _TAPS / 2, 401)
         waves = np.cos(2 * np.pi * self._per_step[:, None] * fine)
         spectrum = np.trapezoid(_kernel(fine) * waves, fine, axis=1)

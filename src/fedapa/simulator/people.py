@@ -61,7 +61,7 @@ class Motion:
     __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
 
     seated: Annotated[Number, within(0, 1)] = 0.5
-    """Probability that a person sits during the whole take, while there are seats. Assumption,
+    """Probability that a person sits during the whole recording, while there are seats. Assumption,
     set by room."""
     # A leg is 1.8 times as fast: 119 Hz of Doppler at 5.21 GHz, still below half of MOTION_RATE.
     speed: Annotated[Pair, within(0.05, 1.9)] = (0.3, 1.5)
@@ -91,7 +91,7 @@ class Motion:
 
 @dataclass(frozen=True)
 class Crowd:
-    """A number of people through one take."""
+    """A number of people through one recording."""
 
     points: npt.NDArray[np.float32]
     """[samples, people, POINTS, 3] m, at ``MOTION_RATE`` from ``start`` on."""
@@ -123,7 +123,7 @@ class Crowd:
 
 
 _MARGIN = 0.5
-"""s of motion kept on either side of a take, for interpolation."""
+"""s of motion kept on either side of a recording, for interpolation."""
 
 
 def crowd_of(
@@ -190,7 +190,7 @@ def _torso(
         place = goal
         knots.append(clock)
         places.append(place)
-    # Begin somewhere inside the first leg: takes do not start with everybody at a waypoint.
+    # Begin somewhere inside the first leg: recordings do not start with everybody at a waypoint.
     times = np.arange(samples) / MOTION_RATE + draw.uniform(0.0, min(knots[1], clock - duration))
     path = np.stack([np.interp(times, knots, [p[axis] for p in places]) for axis in (0, 1)], -1)
     return _smooth(path, motion.smoothing)
@@ -265,14 +265,14 @@ def _smooth(path: Array, seconds: float) -> Array:
 
 
 def _wander(times: Single, deviation: float, axes: int, draw: np.random.Generator) -> Single:
-    """[samples, axes] smooth noise: six tones between 0.1 and 2 Hz, weaker as they get faster."""
-    tones = draw.uniform(0.1, 2.0, (6, axes, 1))
-    weights = 1 / tones
+    """[samples, axes] smooth noise: six waves between 0.1 and 2 Hz, weaker as they get faster."""
+    frequencies = draw.uniform(0.1, 2.0, (6, axes, 1))
+    weights = 1 / frequencies
     weights *= deviation * np.sqrt(2) / np.linalg.norm(weights, axis=0)
     phases = draw.uniform(0, 2 * np.pi, (6, axes, 1))
     total = np.zeros((axes, len(times)), np.float32)
-    for tone, weight, phase in zip(tones, weights, phases, strict=True):
-        angles = (2 * np.pi * tone).astype(np.float32) * times + phase.astype(np.float32)
+    for frequency, weight, phase in zip(frequencies, weights, phases, strict=True):
+        angles = (2 * np.pi * frequency).astype(np.float32) * times + phase.astype(np.float32)
         total += weight.astype(np.float32) * np.sin(angles)
     return total.T
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Strict
 from fedapa.csi.capture import Capture
 from fedapa.errors import PlanError
 from fedapa.randomness import Key
-from fedapa.simulator.channel import TONE_SPACING, Channel, Radio
+from fedapa.simulator.channel import SUBCARRIER_SPACING, Channel, Radio
 from fedapa.simulator.settings import KNOWN_KEYS_ONLY, Number, check_settings, within
 
 __all__ = ["Receiver", "Schedule", "check_receiver", "receive", "schedule"]
@@ -68,7 +68,7 @@ class Receiver:
     """dB, standard deviation of the gain over the band, fixed per receiver: filters. Assumption:
     1 to 2 dB, as empty-room frames of public captures show."""
     edge: Annotated[Number, within(0, 40)] = 3.0
-    """dB lost at the outermost tones. Assumption: as above."""
+    """dB lost at the outermost subcarriers. Assumption: as above."""
     timing: Annotated[Number, within(0, 1000)] = 30.0
     """ns, standard deviation of the start of the FFT window of a packet (Xie et al. 2015 report
     tens of ns of packet detection delay)."""
@@ -82,8 +82,8 @@ class Receiver:
     """Share of frames that fill only a part of the band, if that is wider than 20 MHz. Assumption:
     control frames slip into every capture; public captures hold them too."""
     junk: Annotated[Number, within(0, 1000)] = 30.0
-    """Greatest amplitude found in null tones by the frame's own; leakage and uninitialised memory.
-    Assumption: the public 43455c0 sample has far more at one tone, far less at others."""
+    """Greatest amplitude in null subcarriers by the frame's own; leakage and uninitialised memory.
+    Assumption: the public 43455c0 sample has far more at one subcarrier, far less at others."""
 
 
 def check_receiver(receiver: Receiver, where: str) -> None:
@@ -123,7 +123,7 @@ def schedule(receiver: Receiver, radio: Radio, *, packets: int, key: Key) -> Sch
 def receive(
     channel: Channel, receiver: Receiver, arrivals: Schedule, *, key: Key, device: Key, day: int
 ) -> Capture:
-    """The capture of one take; ``key`` is the take's, ``device`` the receiver's own."""
+    """The capture of one recording; ``key`` is the recording's, ``device`` the receiver's own."""
     radio, times = channel.radio, arrivals.times
     count, nulls = len(times), np.flatnonzero(~radio.live)
     draw = (key / "receiver").numpy()
@@ -144,7 +144,7 @@ def receive(
     fixed = 20 * np.log10(channel.direct)  # dB, the gain of a receiver without control
     decades = (device / "junk").numpy().uniform(-2, 0, len(nulls))
     junk = (full * receiver.level * receiver.junk * 10**decades).astype(np.float32)
-    csi = np.empty((count, len(radio.tones)), np.complex64)
+    csi = np.empty((count, len(radio.subcarriers)), np.complex64)
     rssi = np.empty(count, np.float32)
     for start in range(0, count, _CHUNK):
         signal = channel.response(times[start : start + _CHUNK])  # [packets, live]
@@ -167,8 +167,8 @@ def receive(
             scale = full * receiver.level * 10 ** ((gain[part] - setting) / 20)
             block *= scale.astype(np.float32)[:, None]
             _quantise(block, full)
-            for tones, places in _runs(radio):
-                csi[part, tones] = block[:, places]
+            for subcarriers, places in _runs(radio):
+                csi[part, subcarriers] = block[:, places]
             csi[part, nulls] = _junk(junk, draw, packets=len(block), full=full)
             rssi[part] = np.round(level + receiver.transmit_power)
     return Capture(
@@ -177,7 +177,7 @@ def receive(
         rssi=rssi,
         device=receiver.device,
         bandwidth=radio.bandwidth,
-        subcarriers=radio.tones,
+        subcarriers=radio.subcarriers,
         synthetic=True,
     )
 
@@ -189,7 +189,7 @@ def _power(decibels: float) -> float:
 def _ripple(receiver: Receiver, radio: Radio, device: Key) -> Complex:
     """[live] the receiver's own response over the band: four slow waves and falling edges."""
     draw = (device / "ripple").numpy()
-    place = radio.tones[radio.live] / (radio.bandwidth * 1.6)  # −1 … 1
+    place = radio.subcarriers[radio.live] / (radio.bandwidth * 1.6)  # −1 … 1
     waves = np.arange(1, 5)[:, None]
     weights = draw.normal(0.0, 1.0, (2, 4, 1)) / np.sqrt(waves)
     angles = draw.uniform(0.0, 2 * np.pi, (2, 4, 1))
@@ -216,12 +216,12 @@ def _slow_gain(receiver: Receiver, times: Array, draw: np.random.Generator) -> A
 
 def _rotate(signal: Complex, radio: Radio, delay: Array, phase: Array) -> None:
     """Multiply by exp(j(φ − 2π k Δf δ)), made as a product of coarse and fine steps of k."""
-    slope = -2 * np.pi * TONE_SPACING * delay[:, None]
-    coarse = _turn(slope * radio.tones[::16] + phase[:, None])
+    slope = -2 * np.pi * SUBCARRIER_SPACING * delay[:, None]
+    coarse = _turn(slope * radio.subcarriers[::16] + phase[:, None])
     fine = _turn(slope * np.arange(16))
     turns = (coarse[:, :, None] * fine[:, None, :]).reshape(len(delay), -1)  # (T, K/16, 16)
-    for tones, places in _runs(radio):
-        signal[:, places] *= turns[:, tones]
+    for subcarriers, places in _runs(radio):
+        signal[:, places] *= turns[:, subcarriers]
 
 
 def _turn(angle: Array) -> Complex:
@@ -234,7 +234,7 @@ def _turn(angle: Array) -> Complex:
 
 
 def _runs(radio: Radio) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """The live tones below and above the carrier: where in all tones, where in the live ones."""
+    """The live subcarriers below and above the carrier: where among all, where among the live."""
     live = np.flatnonzero(radio.live)
     half = len(live) // 2
     below = slice(int(live[0]), int(live[half - 1]) + 1)
@@ -252,8 +252,8 @@ def _add_noise(signal: Complex, power: Array, draw: np.random.Generator) -> None
 
 
 def _narrow_band(radio: Radio, draw: np.random.Generator, frames: int) -> npt.NDArray[np.float32]:
-    """[frames, live] 1 where a narrow frame has tones: 20 MHz somewhere, or half of the band."""
-    place = (radio.tones[radio.live] + radio.bandwidth * 1.6) / (radio.bandwidth * 3.2)
+    """[frames, live] 1 where a narrow frame sends: 20 MHz somewhere, or half of the band."""
+    place = (radio.subcarriers[radio.live] + radio.bandwidth * 1.6) / (radio.bandwidth * 3.2)
     share = draw.choice([20 / radio.bandwidth, 0.5], frames)
     begin = share * np.floor(draw.random(frames) / share)
     inside = (place >= begin[:, None]) & (place < (begin + share)[:, None])
@@ -269,7 +269,7 @@ def _quantise(signal: Complex, full: float) -> None:
 def _junk(
     levels: npt.NDArray[np.float32], draw: np.random.Generator, *, packets: int, full: float
 ) -> Complex:
-    """[packets, nulls] what stands where nothing was sent: a level per tone, noise per packet."""
+    """[packets, nulls] what stands where nothing was sent: a level by subcarrier, and noise."""
     values = draw.standard_normal((packets, len(levels), 2), np.float32)
     values *= levels[:, None]
     junk = values.view(np.complex64)[..., 0]

@@ -19,7 +19,7 @@ from fedapa.files import cache_folder
 from fedapa.payload import Tree, decode, encode
 from fedapa.processes import Progress, Show, Workers, unseen
 from fedapa.randomness import Key
-from fedapa.simulator.take import take
+from fedapa.simulator.recording import record
 from fedapa.stores.simulated_rooms import Place, Preset, check_preset, preset_hash, preset_of
 from fedapa.stores.store import write_store
 from fedapa.windows.clean import Amplitudes, clean
@@ -30,7 +30,7 @@ __all__ = ["Task", "run_tasks", "simulated_store", "tasks_of", "write_simulated"
 
 @dataclass(frozen=True)
 class Task:
-    """One take to be made."""
+    """One recording to be made."""
 
     place: Place
     count: int
@@ -41,15 +41,15 @@ class Task:
 
     @property
     def packets(self) -> int:
-        """Packets that the store keeps of the take."""
+        """Packets that the store keeps of the recording."""
         return self.place.windows_of(self.count) * self.window
 
     def capture(self) -> Capture:
-        """The take, with some packets more: a few may yet be taken for narrow frames."""
+        """The recording, with some packets more: a few may yet be taken for narrow frames."""
         scene = self.place.scene
         # One thread: the same sums in the same order whatever the number of workers.
         with threadpool_limits(1, "blas"):
-            return take(
+            return record(
                 scene,
                 people=self.count,
                 day=self.day,
@@ -60,7 +60,7 @@ class Task:
 
 
 def tasks_of(preset: Preset, *, seed: int, workers: int) -> list[Task]:
-    """Every take of a preset, after all that was asked for is found possible."""
+    """Every recording of a preset; what was asked for is possible."""
     check_preset(preset)
     if not 0 <= seed < 2**63:
         raise PlanError(f"seed = {seed}; choose 0 to {2**63 - 1}")
@@ -81,14 +81,14 @@ def _record(task: Task) -> bytes:
 
 
 def _pack(cleaned: Amplitudes, packets: int, where: str) -> Tree:
-    """The first ``packets`` of a cleaned take in sixteen bits of its own range.
+    """The first ``packets`` of a cleaned recording in sixteen bits of its own range.
 
     That is finer than the receiver's quantisation, and half of single precision.
     """
     amplitude = cleaned.amplitude[:packets]
     if not amplitude.any():
         raise DataError(
-            f"{where}: no packet of a take has a signal; raise hardware.level or "
+            f"{where}: no packet of a recording has a signal; raise hardware.level or "
             "hardware.transmit_power"
         )
     scale = float(amplitude.max()) / 65535
@@ -139,14 +139,14 @@ def write_simulated(
                     "recipe": Recipe(
                         device=scene.receiver.device,
                         bandwidth=scene.radio.bandwidth,
-                        subcarriers=tuple(scene.radio.tones[scene.radio.live].tolist()),
+                        subcarriers=tuple(scene.radio.subcarriers[scene.radio.live].tolist()),
                         link_count=1,
                     ).to_json(),
                     "source": "SIMULATED by fedapa; not measured",
                 },
             )
         for done, (task, frame) in enumerate(run_tasks(_record, tasks, workers), 1):
-            recorded: dict[str, Any] = decode(frame, "take of a worker")
+            recorded: dict[str, Any] = decode(frame, "recording of a worker")
             store.add_recording(
                 task.place.scene.room.name,
                 f"people {task.count:02d} day {task.day} take {task.number}",
@@ -171,7 +171,7 @@ def run_tasks(
     with Workers(
         min(workers, len(tasks)), context=multiprocessing.get_context("spawn")
     ) as processes:
-        # Bounded lookahead: finished takes wait for the writer, not for the memory to fill.
+        # Bounded lookahead: finished recordings wait for the writer, not for the memory to fill.
         waiting = [(task, processes.submit(work, task)) for task in tasks[: 2 * workers]]
         for upcoming in [*tasks[2 * workers :], *[None] * len(waiting)]:
             task, job = waiting.pop(0)
@@ -181,7 +181,7 @@ def run_tasks(
                 made = job.result()
             except BrokenProcessPool as error:
                 raise RunError(
-                    "a worker died while it simulated a take, perhaps for lack of memory; "
+                    "a worker died while it simulated a recording, perhaps for lack of memory; "
                     "nothing was written; try again with fewer --workers"
                 ) from error
             yield task, made

@@ -27,9 +27,9 @@ def write_simulated_captures(
     workers: int = 1,
     show: Show = unseen,
 ) -> None:
-    """Write every take of a preset as ``<room>/<day>/P=<count>-<take>.pcap`` in ``folder``.
+    """Write every recording of a preset as ``<room>/<day>/P=<count>-<take>.pcap`` in ``folder``.
 
-    Equal seeds give the takes that ``write_simulated`` puts into its store. The folder appears
+    Equal seeds give the recordings that ``write_simulated`` puts into its store. The folder appears
     whole or not at all.
     """
     chosen = preset_of(preset) if isinstance(preset, str) else preset

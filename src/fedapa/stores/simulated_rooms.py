@@ -27,9 +27,9 @@ from typing import Annotated, Any, ClassVar
 from pydantic import ConfigDict
 
 from fedapa.errors import PlanError, nearest
+from fedapa.simulator.recording import Scene, check_scene
 from fedapa.simulator.room import SimulatedRoom, capacity
 from fedapa.simulator.settings import KNOWN_KEYS_ONLY, Whole, made_from, within
-from fedapa.simulator.take import Scene, check_scene
 from fedapa.windows.labels import check_name
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A take: a scene, a number of people and a day become a capture."""
+"""A recording: a scene, a number of people and a day become a capture."""
 
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -14,7 +14,7 @@ from fedapa.simulator.receiver import Receiver, check_receiver, receive, schedul
 from fedapa.simulator.room import SimulatedRoom, check_room, furniture_of, room_on
 from fedapa.simulator.settings import KNOWN_KEYS_ONLY, check_settings
 
-__all__ = ["Scene", "check_scene", "take"]
+__all__ = ["Scene", "check_scene", "record"]
 
 _FREE = 0.1
 """m of floor that the clearance must leave, or nobody could walk."""
@@ -57,18 +57,19 @@ def check_scene(scene: Scene) -> None:
         raise PlanError(f"{where}motion.clearance = {motion.clearance}; choose 0 to {widest:.3g}")
 
 
-def take(
+def record(
     scene: Scene, *, people: int, day: int, packets: int, key: Key, number: int = 0
 ) -> Capture:
     """One continuous recording of ``people`` in ``scene`` until ``packets`` whole frames arrived.
 
-    ``key`` is the scene's: furniture and gain belong to the day, seats and steps to the take,
+    ``key`` is the scene's: furniture and gain belong to the day, seats and steps to the recording,
     which is the ``number``-th of that day with so many people.
     """
     check_scene(scene)
     scene = replace(scene, room=room_on(scene.room, key=key, day=day))
     if packets < 1:
-        raise PlanError(f"room '{scene.room.name}': {packets} packets; take at least one")
+        raise PlanError(f"room '{scene.room.name}': {packets} packets; record at least one")
+    # "take" is an older word for a recording; another word would draw other numbers.
     mine = key / "day" / day / "people" / people / "take" / number
     arrivals = schedule(scene.receiver, scene.radio, packets=packets, key=mine)
     crowd = crowd_of(
