@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedapa.csi.capture import Capture
-from fedapa.csi.nexmon import write_nexmon
+from fedapa.csi.nexmon_writer import write_nexmon
 from fedapa.csi.reading import read_capture
 from fedapa.csi.subcarriers import all_subcarriers
 

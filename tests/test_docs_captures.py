@@ -18,7 +18,7 @@ def test_every_error_of_the_table_can_be_met() -> None:
 
 
 def test_formats_of_the_table_are_those_of_the_reader() -> None:
-    from fedapa.csi.nexmon import CHIPS
+    from fedapa.csi.nexmon_format import CHIPS
 
     page = (ROOT / "docs" / "captures.md").read_text()
     assert all(chip in page for chip in CHIPS.values())

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedapa import Capture, CaptureError, read_capture
-from fedapa.csi.nexmon import decode_words, write_nexmon
+from fedapa.csi.nexmon_format import decode_words
+from fedapa.csi.nexmon_writer import write_nexmon
 from fedapa.csi.reading import read_chunks
 from fedapa.csi.subcarriers import all_subcarriers
 from tests.csi.capture_bytes import (

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fedapa import Capture, read_capture
-from fedapa.csi.nexmon import write_nexmon
+from fedapa.csi.nexmon_writer import write_nexmon
 from fedapa.csi.subcarriers import all_subcarriers
 from fedapa.windows.inspection import inspect_capture, thumbnail
 

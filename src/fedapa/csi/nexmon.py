@@ -1,55 +1,36 @@
 """Nexmon: Broadcom chips that send the CSI of each frame as a UDP datagram to port 5500.
 
-::
-
-    magic 0x1111 · RSSI int8 · frame control | old firmware: 0x1111 again
-    source MAC (6) · sequence control · core and stream · channel specification · chip
-    CSI: 64, 128 or 256 words of 4 bytes, in the order of the FFT (0, 1, …, −1)
-
-43455c0 and 4339 write int16 pairs; 4358 and 4366c0 pack sign, mantissa and a shared exponent into
-a word. A receiver with several cores sends one datagram per (core, stream): consecutive ones of
+A receiver with several cores sends one datagram per (core, stream): consecutive ones of
 equal MAC and sequence with distinct (core, stream) are one packet.
 """
 
-import struct
 from collections import Counter
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.csi.capture import Capture
-from fedapa.csi.pcap import LINK_HEADER, Packets, PcapWalker, pcap_header, pcap_record
+from fedapa.csi.nexmon_format import (
+    BANDWIDTHS,
+    CHIPS,
+    CODES,
+    HEADER,
+    PACKED,
+    PORT,
+    SIMULATED,
+    check_chip,
+    decode_words,
+)
+from fedapa.csi.pcap import LINK_HEADER, Packets, PcapWalker
 from fedapa.csi.records import BLOCK, Batch, Bytes, Decoder, Kind, places, rows
 from fedapa.csi.subcarriers import all_subcarriers
-from fedapa.errors import CaptureError, nearest
-from fedapa.files import aside
+from fedapa.errors import CaptureError
 
-__all__ = ["CHIPS", "NexmonDecoder", "check_chip", "decode_words", "write_nexmon"]
+__all__ = ["NexmonDecoder"]
 
-CHIPS = {0x0001: "4339", 0x0003: "4358", 0x0065: "43455c0", 0x006A: "4366c0"}
-"""What the chip field says, by Nexmon's own numbering."""
 _SILENT = (0x0000, 0xDEAD)
-_PACKED = {"4358": (9, 5), "4366c0": (12, 6)}
-"""Bits of mantissa (sign included) and exponent."""
-_BANDWIDTH = {2: 20, 3: 40, 4: 80}
-"""By bits 11 to 13 of the channel specification."""
-_PORT = 5500
-_HEADER = 18
 _TAIL = 16
 """Some firmware appends a few bytes: they are left unread. More than this is another size."""
 _SEQUENCE_BITS = 12
-_SIMULATED = np.frombuffer(b"\x02FEDAP", np.uint8)
-"""The sender of simulated frames: a pcap has no other place that says so and survives a copy."""
-_REWRITTEN = b"\x02fedap"
-
-
-def check_chip(chip: str | None) -> str | None:
-    """A chip's name as the caller gave it, if it is one of ours."""
-    if chip is not None and chip not in CHIPS.values():
-        raise CaptureError(f"chip '{chip}' is unknown; {nearest(chip, CHIPS.values())}")
-    return chip
 
 
 class NexmonDecoder(Decoder):
@@ -114,9 +95,9 @@ class NexmonDecoder(Decoder):
             self._held = []
         if not len(starts):
             return []
-        headers = np.ascontiguousarray(rows(view, starts, _HEADER))
+        headers = np.ascontiguousarray(rows(view, starts, HEADER))
         fields = headers.view("<u2")  # [frames, 9]
-        tones = self._tones(fields[:, 7], lengths - _HEADER, starts + base)
+        tones = self._tones(fields[:, 7], lengths - HEADER, starts + base)
         chips = self._chips(view, fields[:, 8], starts, tones, base)
         sound = np.flatnonzero((tones > 0) & (chips >= 0))
         if not len(sound):
@@ -161,13 +142,13 @@ class NexmonDecoder(Decoder):
             (view[where] >> 4 == 4)
             & (view[where + 9] == 17)
             & (_u16(view, where + 6, big=True) & 0x3FFF == 0)
-            & (_u16(view, udp + 2, big=True) == _PORT)
+            & (_u16(view, udp + 2, big=True) == PORT)
             & (_u16(view, udp + 8) == 0x1111)
         )
         starts += lead + 8
         self._count(~csi & known, "other traffic", packets.starts)
         lengths = np.where(csi, ends - starts, 0)
-        short = csi & (lengths < _HEADER)
+        short = csi & (lengths < HEADER)
         self._count(short, "cut off by the capture", packets.starts)
         return starts, np.where(short, 0, lengths)
 
@@ -180,7 +161,7 @@ class NexmonDecoder(Decoder):
         """How many tones each frame holds by its channel's width; 0 where its size is another."""
         codes = (specifications >> 11) & 7
         tones = np.zeros(len(sizes), np.int64)
-        for code, bandwidth in _BANDWIDTH.items():
+        for code, bandwidth in BANDWIDTHS.items():
             tones[codes == code] = len(all_subcarriers(bandwidth))
         unknown = tones == 0
         for code in np.unique(codes[unknown]):
@@ -213,13 +194,13 @@ class NexmonDecoder(Decoder):
         unknown = sized & ~np.isin(codes, list(CHIPS))
         silent = unknown & np.isin(codes, _SILENT)
         if self._chip is not None:
-            chips[unknown] = _CODE[self._chip]
+            chips[unknown] = CODES[self._chip]
             return chips
         if silent.any():
             if self.inferred is None:
                 at = int(starts[silent.argmax()]) + base + self._at + 16
                 self.inferred = self._infer(view, starts[silent], int(tones[silent].min()), at)
-            chips[silent] = _CODE[self.inferred]
+            chips[silent] = CODES[self.inferred]
         unknown &= ~silent
         chips[unknown] = -1
         if unknown.any():
@@ -238,14 +219,14 @@ class NexmonDecoder(Decoder):
 
         Pairs of int16 do not: half of their imaginary parts are negative.
         """
-        words = np.ascontiguousarray(rows(view, starts[:BLOCK] + _HEADER, 4 * tones)).view("<u4")
+        words = np.ascontiguousarray(rows(view, starts[:BLOCK] + HEADER, 4 * tones)).view("<u4")
         bits = int(np.bitwise_or.reduce(words, axis=None))
         if bits == 0:
             raise CaptureError(
                 f"{self.name}@{at}: neither the chip field nor the CSI, all zero, tells the chip; "
                 f"say which it was: chip= one of {', '.join(CHIPS.values())}"
             )
-        for chip, (mantissa, exponent) in _PACKED.items():
+        for chip, (mantissa, exponent) in PACKED.items():
             if bits >> (2 * mantissa + exponent) == 0:
                 return chip
         return "43455c0"
@@ -323,7 +304,7 @@ class _Frames:
         self._times = times
         # core in bits 0 to 2, stream in bits 3 to 5
         self.position = headers.view("<u2")[:, 6].astype(np.int64) & 63
-        self.synthetic = (headers[:, 4:10] == _SIMULATED).all(axis=1).astype(np.int64)
+        self.synthetic = (headers[:, 4:10] == SIMULATED).all(axis=1).astype(np.int64)
 
     def until(self, end: int) -> "_Frames":
         """The frames before ``end``."""
@@ -365,7 +346,7 @@ class _Frames:
         # Old firmware repeats the magic where newer ones put RSSI and frame control.
         old = headers.view("<u2")[:, 1] == 0x1111
         rssi = np.where(old, np.nan, headers[:, 2].view(np.int8)).astype(np.float32)
-        starts, view = self.starts[members.reshape(-1)] + _HEADER, self._view
+        starts, view = self.starts[members.reshape(-1)] + HEADER, self._view
         chip = kind.device.split()[1]
         return Batch(
             kind,
@@ -374,9 +355,6 @@ class _Frames:
             (headers.view("<u2")[:, 5] >> 4).astype(np.int64),
             lambda: _decode_frames(view, starts, chip, kind),
         )
-
-
-_CODE = {name: code for code, name in CHIPS.items()}
 
 
 def _decode_frames(
@@ -395,136 +373,6 @@ def _decode_frames(
     return np.ascontiguousarray(np.moveaxis(packets, 3, 1))  # (packets, tones, rx, tx)
 
 
-def decode_words(
-    words: npt.NDArray[np.uint32], chip: str, *, out: npt.NDArray[np.complex64]
-) -> None:
-    """Decode [frames, tones] words in FFT order into ``out``, subcarriers from low to high."""
-    half = words.shape[1] // 2
-    parts = out.view(np.float32)  # [frames, 2 × tones]: real, imaginary, real, …
-    pairs = _unpack(words, *_PACKED[chip]) if chip in _PACKED else words.view("<i2")
-    parts[:, : 2 * half] = pairs[:, 2 * half :]
-    parts[:, 2 * half :] = pairs[:, : 2 * half]
-
-
-_BITS = 10
-"""A packed frame is scaled so that its largest value has this many bits behind the first."""
-
-
-def _unpack(words: npt.NDArray[np.uint32], mantissa: int, exponent: int) -> npt.NDArray[np.int32]:
-    """[frames, 2 × tones] integers from words of two mantissas with sign and one exponent."""
-    values = words.astype(np.int32)
-    mask = (1 << (mantissa - 1)) - 1
-    real = values >> (exponent + mantissa) & mask
-    imaginary = values >> exponent & mask
-    scale = values & ((1 << exponent) - 1)
-    scale -= (scale >> (exponent - 1)) << exponent  # two's complement
-    size = real | imaginary
-    top = np.where(size > 0, scale + _log2(mantissa - 1)[size], -(1 << (exponent - 1)))
-    highest = np.maximum(top.max(axis=1, initial=-(1 << (exponent - 1)), keepdims=True), -128)
-    shift = scale + (_BITS - highest)
-    pairs = np.empty((len(words), 2 * words.shape[1]), np.int32)
-    for place, magnitude, sign in (
-        (0, real, exponent + 2 * mantissa - 1),
-        (1, imaginary, exponent + mantissa - 1),
-    ):
-        # What is not zero is shifted up by at most _BITS; a zero may be shifted by anything.
-        up = magnitude << np.clip(shift, 0, _BITS)
-        down = magnitude >> np.clip(-shift, 0, 31)
-        result = np.where(shift < -mantissa, 0, np.where(shift < 0, down, up))
-        pairs[:, place::2] = np.where(values >> sign & 1, -result, result)
-    return pairs
-
-
-@lru_cache
-def _log2(bits: int) -> npt.NDArray[np.int32]:
-    """The place of the highest bit of every number of so many bits; of 0 it does not matter."""
-    return np.array([max(n, 1).bit_length() - 1 for n in range(1 << bits)], np.int32)
-
-
 def _u16(view: Bytes, at: npt.NDArray[np.int64], *, big: bool = False) -> npt.NDArray[np.int64]:
     first, second = view[at].astype(np.int64), view[at + 1].astype(np.int64)
     return first << 8 | second if big else second << 8 | first
-
-
-def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> None:
-    """Write a capture as a 43455c0 would have recorded it: rounded to int16, times ``scale``.
-
-    Tones that the capture lacks are written as zero. Reading the file back gives ``scale`` times
-    the capture's CSI, within half a unit in the real and the imaginary part; that a capture is
-    synthetic is told by its sender's address, and read back.
-    """
-    path = Path(path)
-    tones = all_subcarriers(capture.bandwidth) if capture.bandwidth in _BANDWIDTH.values() else ()
-    if not set(capture.subcarriers.tolist()) <= set(tones):
-        raise CaptureError(
-            f"{path.name}: {capture.bandwidth} MHz with subcarriers from "
-            f"{capture.subcarriers.min()} to {capture.subcarriers.max()} does not fit a Nexmon "
-            "frame; expected 20, 40 or 80 MHz"
-        )
-    packets, _, cores, streams = capture.csi.shape
-    if cores > 8 or streams > 8:
-        raise CaptureError(f"{path.name}: {cores} × {streams} antennas; Nexmon numbers 8 × 8")
-    full = np.zeros((packets, len(tones), cores, streams, 2), np.float64)
-    places = capture.subcarriers.astype(np.int64) - tones[0]
-    full[..., 0][:, places] = capture.csi.real * scale
-    full[..., 1][:, places] = capture.csi.imag * scale
-    if not np.isfinite(full).all() or np.abs(full).max(initial=0) > 32767:
-        raise CaptureError(
-            f"{path.name}: values up to {np.abs(full).max(initial=0):.6g} do not fit int16; "
-            "give a smaller scale"
-        )
-    words = np.fft.ifftshift(np.rint(full).astype("<i2"), axes=1)
-    words = np.moveaxis(words, 1, 3).reshape(packets * cores * streams, -1)  # (frames, 2 · tones)
-    records = np.repeat(_record_template(capture, words.shape[1] * 2), len(words))
-    frame = np.arange(len(words))
-    packet, link = frame // (cores * streams), frame % (cores * streams)
-    stamps = np.rint(capture.timestamps * 1e6).astype(np.int64)[packet]
-    records["seconds"], records["microseconds"] = np.divmod(stamps, 10**6)
-    heard = np.rint(np.nan_to_num(capture.rssi)).astype(np.int64) & 0xFF
-    records["rssi"] = np.where(np.isnan(capture.rssi), 0x1111, heard | 0x8800)[packet]
-    numbers = np.arange(packets) if capture.sequence is None else capture.sequence
-    records["sequence"] = (numbers[packet] << 4) & 0xFFFF
-    records["link"] = link // streams | link % streams << 3
-    records["csi"] = words
-    with aside(path) as partial:
-        partial.write_bytes(pcap_header() + records.tobytes())
-
-
-def _record_template(capture: Capture, size: int) -> npt.NDArray[np.void]:
-    """One pcap record of a frame with ``size`` bytes of CSI, all but what differs filled in."""
-    head = pcap_record(0, 0, _ethernet(bytes(_HEADER + size)))[: -_HEADER - size]
-    record = np.zeros(
-        1,
-        [
-            ("seconds", "<u4"),
-            ("microseconds", "<u4"),
-            ("rest", f"V{len(head) - 8}"),
-            ("magic", "<u2"),
-            ("rssi", "<u2"),
-            ("sender", "V6"),
-            ("sequence", "<u2"),
-            ("link", "<u2"),
-            ("channel", "<u2"),
-            ("chip", "<u2"),
-            ("csi", "<i2", (size // 2,)),
-        ],
-    )
-    code = next(c for c, b in _BANDWIDTH.items() if b == capture.bandwidth)
-    record["rest"] = np.void(head[8:])
-    record["magic"] = 0x1111
-    record["sender"] = np.void(_SIMULATED.tobytes() if capture.synthetic else _REWRITTEN)
-    record["channel"] = 0xC000 | code << 11 | 42  # 5 GHz, around channel 42
-    record["chip"] = _CODE["43455c0"]
-    return record
-
-
-def _ethernet(datagram: bytes) -> bytes:
-    """The packet in which the firmware sends a datagram; it leaves the UDP checksum out."""
-    size = len(datagram) + 8
-    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, size + 20, 1, 0, 1, 17, 0, b"\n\n\n\n", b"\xff" * 4)
-    total = sum(struct.unpack(">10H", ip))
-    total = (total & 0xFFFF) + (total >> 16)
-    checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
-    ip = ip[:10] + struct.pack(">H", checksum) + ip[12:]
-    ports = struct.pack(">HHHH", _PORT, _PORT, size, 0)
-    return b"\xff" * 6 + b"NEXMON" + b"\x08\x00" + ip + ports + datagram

@@ -17,7 +17,8 @@ from fedapa.csi.capture import Capture
 from fedapa.csi.esp32 import Esp32Decoder, is_esp32
 from fedapa.csi.feitcsi import FeitCsiDecoder, is_feitcsi
 from fedapa.csi.intel5300 import Intel5300Decoder, is_intel5300
-from fedapa.csi.nexmon import NexmonDecoder, check_chip
+from fedapa.csi.nexmon import NexmonDecoder
+from fedapa.csi.nexmon_format import check_chip
 from fedapa.csi.pcap import is_pcap
 from fedapa.csi.records import Batch, Decoder, Kind
 from fedapa.errors import CaptureError, nearest

@@ -7,7 +7,7 @@ quantises as the chip does. That they are simulated is told by the sender's addr
 import functools
 from pathlib import Path
 
-from fedapa.csi.nexmon import write_nexmon
+from fedapa.csi.nexmon_writer import write_nexmon
 from fedapa.errors import DataError
 from fedapa.files import folder_aside
 from fedapa.processes import Progress, Show, unseen
