@@ -1,12 +1,14 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 
 from fedapa.errors import DataError
+from fedapa.stores.imported import captures
 from fedapa.stores.imported.captures import import_captures
 from fedapa.stores.imported.preparation import Preparation
 from fedapa.stores.imported.sources import sources_by_manifest, sources_by_pattern
@@ -75,6 +77,43 @@ def test_a_tree_becomes_rooms_labelled_by_its_paths(tmp_path: Path) -> None:
         )
         truth = np.hypot(*np.moveaxis(intel_csi(3, 1, 1000)[:, :, 0].astype(float), 2, 0))
         np.testing.assert_allclose(store.read(first, 0, 1)[0], truth, rtol=1e-6)
+
+
+def test_each_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two labels of one file, and a file that was imported before: still one reading each."""
+    folder, out = tree(tmp_path / "in", {"a.dat": take(1, 40), "b.dat": take(2)}), tmp_path / "o.h5"
+    rows = ("a.dat,cafe,0,,0.1", "b.dat,cafe,1,,", "a.dat,cafe,3,0.2,")
+    path = manifest(folder, "file,room,count,start,end", *rows)
+    opened: list[str] = []
+    usual = Path.open
+
+    def counted(self: Path, *given: Any, **how: Any) -> Any:
+        opened.append(self.name)
+        return usual(self, *given, **how)
+
+    monkeypatch.setattr(Path, "open", counted)
+    import_captures(sources_by_manifest(path), out)
+    assert (opened.count("a.dat"), opened.count("b.dat")) == (1, 1)
+    import_captures(sources_by_manifest(path), out)
+    assert (opened.count("a.dat"), opened.count("b.dat")) == (2, 2)
+
+
+def test_long_files_are_kept_beside_the_store_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tree(tmp_path / "in", TREE)
+    imported(folder, "{room}/{day}/P={count}.dat", tmp_path / "memory.h5")
+    monkeypatch.setattr(captures, "_IN_MEMORY", 100)
+    imported(folder, "{room}/{day}/P={count}.dat", tmp_path / "disk.h5")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file())[:2] == [
+        "disk.h5",
+        "memory.h5",
+    ]
+    with Store(tmp_path / "memory.h5") as one, Store(tmp_path / "disk.h5") as other:
+        for room in one.rooms:
+            assert one.recordings(room) == other.recordings(room)
+            for each in one.recordings(room):
+                np.testing.assert_array_equal(one.read(each, 0, 12), other.read(each, 0, 12))
 
 
 def test_labels_may_be_categories(tmp_path: Path) -> None:

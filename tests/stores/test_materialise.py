@@ -1,5 +1,10 @@
 """Cutting: which windows come out, once, and what is refused by room and index."""
 
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -142,7 +147,9 @@ def test_a_constant_window_is_named(make_store: MakeStore) -> None:
 
 def test_too_short_takes_and_unequal_shapes_are_named(make_store: MakeStore) -> None:
     with pytest.raises(
-        DataError, match="room 'cafe' has no windows: its longest recording has 64 packets"
+        DataError,
+        match=r"room 'cafe' has no windows: its longest recording has 64 packets.* "
+        r"--set data\.window=64",
     ):
         materialise(make_store(), Recipe(window=65))
     mixed = make_store({"cafe": {0: 1, 1: 1}}, name="mixed.h5")
@@ -160,3 +167,119 @@ def test_a_store_without_rooms_is_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(DataError, match="holds no rooms"):
         materialise(tmp_path / "empty.h5", Recipe(window=1000))
+
+
+def test_windows_have_a_digest_and_a_recipe(make_store: MakeStore) -> None:
+    path = make_store()
+    cafe, hall = materialise(path, Recipe(window=16))
+    assert cafe.digest != hall.digest
+    assert materialise(path, Recipe(window=16))[0].digest == cafe.digest
+    assert materialise(path, Recipe(window=16), rooms=["hall"])[0].digest == hall.digest
+    assert materialise(path, Recipe(window=32))[0].digest != cafe.digest
+    assert (cafe.recipe.window, cafe.recipe.source) == (16, "packets")
+
+
+def overwrite(path: Path, place: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(content)
+
+
+def change_note(path: Path, **values: object) -> None:
+    note = path.with_suffix(".json")
+    note.write_text(json.dumps({**json.loads(note.read_text()), **values}))
+
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    (path / "inside").mkdir(parents=True)
+
+
+def same_time(path: Path, damage: Callable[[Path], None]) -> None:
+    status = path.stat()
+    damage(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "another value": lambda path: overwrite(path, 500, b"\x00\x00\x80\x3f"),
+    "another value, the old time": lambda path: same_time(
+        path, lambda path: overwrite(path, 500, b"\x00\x00\x80\x3f")
+    ),
+    "cut": lambda path: os.truncate(path, 300),
+    "cut in its header": lambda path: os.truncate(path, 20),
+    "empty": lambda path: os.truncate(path, 0),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"more"),
+    "gone": lambda path: path.unlink(),
+    "no array": lambda path: path.write_bytes(b"hello" * 100),
+    "an archive": lambda path: path.write_bytes(b"PK\x03\x04" + bytes(200)),
+    "another shape": lambda path: np.save(path, np.ones((2, 3), np.float32)),
+    "doubles": lambda path: np.save(path, np.ones((12, 16, 6))),
+    "objects": lambda path: np.save(path, np.array([{}, None]), allow_pickle=True),
+    "a folder": make_folder,
+    "a link to nothing": lambda path: (path.unlink(), path.symlink_to("nowhere")),
+    "no note": lambda path: path.with_suffix(".json").unlink(),
+    "an empty note": lambda path: path.with_suffix(".json").write_text(""),
+    "half a note": lambda path: os.truncate(path.with_suffix(".json"), 60),
+    "a note that is null": lambda path: path.with_suffix(".json").write_text("null"),
+    "a note that is a list": lambda path: path.with_suffix(".json").write_text("[1]"),
+    "a deep note": lambda path: path.with_suffix(".json").write_text("[" * 100_000),
+    "a note in no UTF-8": lambda path: path.with_suffix(".json").write_bytes(b"\xff\xfe{}"),
+    "a folder for a note": lambda path: make_folder(path.with_suffix(".json")),
+    "another version": lambda path: change_note(path, version=99),
+    "another digest": lambda path: change_note(path, digest="0" * 32),
+    "a digest that is none": lambda path: change_note(path, digest=None),
+    "other labels": lambda path: change_note(path, about={"labels": [0] * 12}),
+    "nothing about it": lambda path: change_note(path, about=None),
+    "another size": lambda path: change_note(path, size="large"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_cache_is_made_again(make_store: MakeStore, damage: str) -> None:
+    path = make_store(name=f"{damage}.h5")
+    first = materialise(path, Recipe(window=16))[0]
+    values = np.array(first.open())
+    DAMAGES[damage](first.path)
+    again = materialise(path, Recipe(window=16))[0]
+    np.testing.assert_array_equal(again.open(), values)
+    assert (again.labels, again.recordings, again.digest) == (
+        first.labels,
+        first.recordings,
+        first.digest,
+    )
+
+
+def test_a_kept_normaliser_with_other_numbers_is_made_again(make_store: MakeStore) -> None:
+    cafe = materialise(make_store(), Recipe(window=16))[0]
+    train = np.arange(10)
+    made = cafe.normaliser(train)
+    (kept,) = cafe.path.parent.glob("cafe.*.normaliser")
+    for damage in (lambda: overwrite(kept, 3, b"\x40"), lambda: kept.write_bytes(b"")):
+        damage()
+        assert cafe.normaliser(train) == made
+
+
+_FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from fedapa.stores.materialise import materialise
+from fedapa.windows.recipe import Recipe
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    materialise(Path(sys.argv[1]), Recipe(window=16, stride=1))
+except OSError as error:
+    print(error)
+"""
+
+
+def test_no_room_for_the_windows_is_an_error_that_names_the_file(
+    make_store: MakeStore, own_cache: Path
+) -> None:
+    path = make_store(name="large.h5")
+    command = [sys.executable, "-c", _FULL_DISK, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "File too large" in done.stdout
+    assert "cafe.npy" in done.stdout
+    assert not list(own_cache.rglob("*.partial"))
+    materialise(path, Recipe(window=16, stride=1))

@@ -101,7 +101,8 @@ def _whole(path: Path) -> KeptArray | None:
         note = json.loads(_note(path).read_text())
         if note["version"] != _VERSION or note["check"] != _check(note["about"], note["digest"]):
             return None
-        values = np.load(path, mmap_mode="r")
+        # Not np.load: it takes archives, too, and leaves damaged ones open.
+        values = np.lib.format.open_memmap(path, mode="r")
         status = path.stat()
         same_file = note["size"] == status.st_size and note["changed"] == status.st_mtime_ns
         if values.dtype != np.float32 or not values.flags.c_contiguous:

@@ -88,7 +88,7 @@ def split_windows(
             + {
                 "random": "every class has a single window; record more",
                 "blocked": "every recording is shorter than three windows; use a shorter window "
-                "or split = 'recording'",
+                "(--set data.window=…) or split = 'recording'",
                 "recording": "no class has two recordings; use split = 'blocked'",
             }[kind]
         )
