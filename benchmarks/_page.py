@@ -117,7 +117,7 @@ def render(entry: Mapping[str, Any]) -> str:
 AGGREGATION = ("seconds", "peak_mb", "gemm_ratio")
 MESSAGES = (
     "messages",
-    "KB a round and room",
+    "KB per round and room",
     "to float32",
     "accuracy %, mean ± std over seeds",
     "minus float32, paired",
@@ -159,10 +159,10 @@ def _processor(machine: Mapping[str, Any]) -> str:
 
 def _at_quick(passes: Mapping[str, Any]) -> float:
     """The share of both passes in the quick rooms; entries without it have what it is made of."""
-    found: float = passes.get(
+    share: float = passes.get(
         "without_gradient_at_quick", round(at_quick(passes["prototypes"], passes["score"]), 3)
     )
-    return found
+    return share
 
 
 AIM = 0.4
@@ -181,13 +181,13 @@ def _limit(passes: Mapping[str, Any]) -> str:
     """What torch's convolutions take of a step, and what a step would gain if they were faster."""
     if "convolutions" not in passes:
         return f"torch's convolutions: {NOT_YET}"
-    found = passes["convolutions"]
-    share = found["share_of_step"]
-    if "gain_at_gemm" in found:
+    convolutions = passes["convolutions"]
+    share = convolutions["share_of_step"]
+    if "gain_at_gemm" in convolutions:
         gain = (
             f"with all of them at the speed of a GEMM on one core "
-            f"({found['gemm_gflops_one_core']:g} GFLOP/s) a step would be "
-            f"{found['gain_at_gemm']:g} times as fast"
+            f"({convolutions['gemm_gflops_one_core']:g} GFLOP/s) a step would be "
+            f"{convolutions['gain_at_gemm']:g} times as fast"
         )
     else:
         gain = f"what a step would gain with all of them at the speed of a GEMM: {NOT_YET}"
@@ -223,15 +223,15 @@ CONVOLUTION = {
 def _convolutions(passes: Mapping[str, Any]) -> str:
     """Each pass of each convolution by torch."""
     rows = [
-        (net, block.removeprefix("block"), words, each[f"{name}_ms"], each.get(f"{name}_of_gemm"))
+        (net, block.removeprefix("block"), words, times[f"{name}_ms"], times.get(f"{name}_of_gemm"))
         for net in ("middle", "large")
-        for block, each in sorted(passes[net].get("convolutions", {}).items())
+        for block, times in sorted(passes[net].get("convolutions", {}).items())
         if block.startswith("block")
         for name, words in CONVOLUTION.items()
     ]
     if not rows:
         return NOT_YET
-    head = ("net", "block", "pass", "ms a batch", "share of one-core GEMM")
+    head = ("net", "block", "pass", "ms per batch", "share of one-core GEMM")
     if all(row[-1] is not None for row in rows):
         return _table(head, rows)
     return (
@@ -241,7 +241,7 @@ def _convolutions(passes: Mapping[str, Any]) -> str:
 
 
 def _captures(captures: Mapping[str, Mapping[str, Any]]) -> str:
-    """Packets a second of both readers."""
+    """Packets per second of both readers."""
     names = {"nexmon": "Nexmon, 80 MHz", "intel5300": "Intel 5300, 3 × 2 antennas"}
     return _table(
         ("captures", "ours", "csiread", "ratio"),
@@ -259,7 +259,7 @@ def _captures(captures: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _simulator(simulator: Mapping[str, float]) -> str:
-    """Windows a second and core by packet rate."""
+    """Windows per second and core by packet rate."""
     speed = "windows_per_second_per_core"
     rates = {1000: speed, 250: f"{speed}_at_250_hz", 125: f"{speed}_at_125_hz"}
     return _table(
@@ -270,11 +270,11 @@ def _simulator(simulator: Mapping[str, float]) -> str:
 
 def _server_round(aggregation: Mapping[str, Mapping[str, Any]]) -> str:
     """What a whole round of the server takes."""
-    for rooms, each in aggregation.items():
-        if "server_round" in each:
-            found = each["server_round"]
+    for rooms, measured in aggregation.items():
+        if "server_round" in measured:
+            server = measured["server_round"]
             parts = ", ".join(
-                f"{words} {found[name]:g} s"
+                f"{words} {server[name]:g} s"
                 for name, words in (
                     ("uploads", "to decode the uploads"),
                     ("merge", "to merge them"),
@@ -283,9 +283,9 @@ def _server_round(aggregation: Mapping[str, Mapping[str, Any]]) -> str:
                 )
             )
             return (
-                f"{found['seconds']:g} s for {int(rooms):,} rooms with `peers = {found['peers']}` "
-                f"({parts}), {found['peak_mb']:g} MB at most, {found['download_mb']:g} MB of "
-                "downloads"
+                f"{server['seconds']:g} s for {int(rooms):,} rooms with "
+                f"`peers = {server['peers']}` ({parts}), {server['peak_mb']:g} MB at most, "
+                f"{server['download_mb']:g} MB of downloads"
             )
     return NOT_YET
 

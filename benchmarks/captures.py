@@ -1,4 +1,4 @@
-"""Reading captures: packets a second, side by side with csiread on the same files.
+"""Reading captures: packets per second, side by side with csiread on the same files.
 
 40,000 packets each: Nexmon of 80 MHz as a Raspberry Pi records it, Intel 5300 of 3 × 2 antennas
 with changing antenna selection. The readers take turns, each keeps its best time, and both read

@@ -146,8 +146,8 @@ def _convolution(given: Tensor, weight: Tensor) -> dict[str, float]:
     }
     best = dict.fromkeys(work, float("inf"))
     for _ in range(TURNS):
-        for name, each in work.items():
-            best[name] = min(best[name], _seconds(each))
+        for name, part in work.items():
+            best[name] = min(best[name], _seconds(part))
     return best
 
 
@@ -161,16 +161,16 @@ def _beside_gemm(
         flops: by block, of one pass; all three need as many.
         step: seconds of a whole step of training.
     """
-    speed = 2 * GEMM**3 / min(each["gemm"] for each in seconds.values())
-    found: dict[str, Any] = {}
-    for block, each in seconds.items():
-        found[block] = {f"{name}_ms": round(1e3 * each[name], 2) for name in CONVOLUTION}
+    speed = 2 * GEMM**3 / min(block["gemm"] for block in seconds.values())
+    blocks: dict[str, Any] = {}
+    for block, spent in seconds.items():
+        blocks[block] = {f"{name}_ms": round(1e3 * spent[name], 2) for name in CONVOLUTION}
         for name in CONVOLUTION:
-            found[block][f"{name}_of_gemm"] = round(flops[block] / each[name] / speed, 3)
-    whole = sum(each[name] for each in seconds.values() for name in CONVOLUTION)
+            blocks[block][f"{name}_of_gemm"] = round(flops[block] / spent[name] / speed, 3)
+    whole = sum(spent[name] for spent in seconds.values() for name in CONVOLUTION)
     least = len(CONVOLUTION) * sum(flops.values()) / speed
     return {
-        **found,
+        **blocks,
         "share_of_step": round(whole / step, 3),
         "gemm_gflops_one_core": round(speed / 1e9, 1),
         "gain_at_gemm": round(step / (step - whole + least), 2),

@@ -2,7 +2,7 @@
 
 Both score the test windows, train one epoch of eqn_11 in batches of 16, measure prototypes over the
 train windows and aggregate. The loop is what a researcher would write: torch layers one by one, one
-room after the other, all threads. The engine is ours as it ships: one worker process a core. Both
+room after the other, all threads. The engine is ours as it ships: one worker process per core. Both
 get the same batches in the same order, read and normalised by the same code, so that nets and
 engine make the difference. They and bare matrix products take turns after one that only warms up;
 each keeps its best. Windows per second are train windows over the whole round. What the figures

@@ -181,7 +181,7 @@ def test_simulate_asks_where_to() -> None:
 def test_simulated_captures_are_imported_as_simulated(tmp_path: Path) -> None:
     fedapa("simulate", "--preset", "smoke", "--pcap", tmp_path / "captures")
     out = tmp_path / "rooms.h5"
-    pattern = "{room}/{day}/P={count}-{take}.pcap"
+    pattern = "{room}/{day}/P={count}-{recording}.pcap"
     fedapa("import", tmp_path / "captures", "--pattern", pattern, "--out", out)
     with Store(out) as store:
         assert store.synthetic

@@ -16,7 +16,7 @@ from fedapa.stores.simulated_rooms import Preset, preset_of
 
 __all__ = ["PATTERN", "write_simulated_captures"]
 
-PATTERN = "{room}/{day}/P={count}-{take}.pcap"
+PATTERN = "{room}/{day}/P={count}-{recording}.pcap"
 
 
 def write_simulated_captures(
@@ -27,7 +27,7 @@ def write_simulated_captures(
     workers: int = 1,
     show: Show = unseen,
 ) -> None:
-    """Write every recording of a preset as ``<room>/<day>/P=<count>-<take>.pcap`` in ``folder``.
+    """Write every recording of a preset into ``folder``, at a path of the form ``PATTERN``.
 
     Equal seeds give the recordings that ``write_simulated`` puts into its store. The folder appears
     whole or not at all.
@@ -49,7 +49,7 @@ def _write(folder: Path, task: Task) -> bytes:
         "room": task.place.scene.room.name,
         "day": str(task.day),
         "count": str(task.count),
-        "take": str(task.number),
+        "recording": str(task.number),
     }
     write_nexmon(task.capture(), folder / PATTERN.format(**values))
     return b""
