@@ -99,9 +99,9 @@ def pool(tmp_path: Path, rooms: int = 2, takes: int = 4) -> tuple[RoomWindows, .
 
 
 @pytest.mark.parametrize("kind", ["dirichlet", "classes"])
-@pytest.mark.parametrize("whole_takes", [True, False])
+@pytest.mark.parametrize("whole_recordings", [True, False])
 def test_dealt_rooms_hold_the_windows_they_say(
-    kind: Literal["dirichlet", "classes"], whole_takes: bool, tmp_path: Path
+    kind: Literal["dirichlet", "classes"], whole_recordings: bool, tmp_path: Path
 ) -> None:
     found = pool(tmp_path)
     new = deal(
@@ -110,7 +110,7 @@ def test_dealt_rooms_hold_the_windows_they_say(
         rooms=3,
         concentration=5.0,
         classes=2,
-        whole_takes=whole_takes,
+        whole_recordings=whole_recordings,
         key=Key(0),
     )
     assert [each.room for each in new] == ["part 01", "part 02", "part 03"]
@@ -126,7 +126,7 @@ def test_dealt_rooms_hold_the_windows_they_say(
     assert len(seen) == len(set(seen))
     owners = {(take, each.room) for each in new for take in each.recordings}
     divided = len(owners) > len({take for take, _ in owners})
-    assert divided != whole_takes, "a take is never divided, unless windows are dealt"
+    assert divided != whole_recordings, "a recording is never divided, unless windows are dealt"
     for room in new:
         homes = {take.split(" · ")[0] for take in room.recordings}
         assert room.recipe.device == "test"

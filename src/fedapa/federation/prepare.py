@@ -103,7 +103,7 @@ def _partitioned(plan: Plan, found: tuple[RoomWindows, ...]) -> tuple[RoomWindow
         rooms=plan.data.partition_rooms,
         concentration=plan.data.partition_concentration,
         classes=plan.data.partition_classes,
-        whole_takes=plan.data.split != "random",
+        whole_recordings=plan.data.split != "random",
         key=Key(plan.seed) / "partition",
     )
 

@@ -243,7 +243,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
             arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: not a model of fedapa, or damaged ({error})") from error
-    found = about.get("format") if isinstance(about, dict) else None
-    if found != _FORMAT:
-        raise DataError(f"{path}: model format {found!r}, this fedapa reads {_FORMAT}; run again")
+    version = about.get("format") if isinstance(about, dict) else None
+    if version != _FORMAT:
+        raise DataError(f"{path}: model format {version!r}, this fedapa reads {_FORMAT}; run again")
     return about, arrays

@@ -51,5 +51,5 @@ class PooledRoom(Room):
 def pool_rooms(rooms: Sequence[Room]) -> list[Room]:
     """The same rooms, of which the first by name trains on everybody's windows."""
     first, *others = sorted(rooms, key=lambda room: room.name)
-    own = {each.name: getattr(first, each.name) for each in fields(first)}
+    own = {field.name: getattr(first, field.name) for field in fields(first)}
     return [PooledRoom(**own, members=(first, *others)), *others]

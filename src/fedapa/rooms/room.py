@@ -1,4 +1,4 @@
-"""Room: one client with its windows, its split, its normaliser and the net it can afford."""
+"""Room: its windows, its split, its recipe and the net it can afford."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ _LOOK = 16  # windows at a time through a net without gradient; 4 to 32 take the
 
 @dataclass(frozen=True, eq=False)
 class Room:
-    """One client. The constructor stores; ``Room.of`` splits and normalises plain arrays."""
+    """One place that learns; the constructor stores, ``Room.of`` splits and normalises arrays."""
 
     name: str
     windows: npt.NDArray[np.float32]
@@ -71,7 +71,7 @@ class Room:
             name: what to call it.
             windows: [windows, packets, subcarriers] or [windows, features].
             labels: a count or a category for each window.
-            recordings: the take each window comes from; by default one take per class.
+            recordings: the one each window comes from; by default one per class.
             classes: all classes of the federation; by default those of this room.
             split: random, blocked or recording.
             architecture: tiny, middle, large, or mlp for features.
@@ -81,12 +81,12 @@ class Room:
         plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
         windows = _checked_windows(name, windows, plain)
         known = tuple(classes) if classes is not None else sorted_labels(plain)
-        takes = list(recordings) if recordings is not None else [str(label) for label in plain]
+        origins = list(recordings) if recordings is not None else [str(label) for label in plain]
         index = class_indices(name, plain, known)
         parts = split_windows(
             name,
             plain,
-            takes,
+            origins,
             np.arange(len(plain)),
             spans=1,
             kind=split,

@@ -8,7 +8,7 @@ labels differ, for ablations::
     classes     each room holds k classes only, every class dealt evenly among its holders
                 (McMahan et al., 2017)
 
-What is dealt is whole takes: neighbours in one take are near twins, and dealing them window by
+What is dealt is whole recordings: neighbours in one are near twins, and dealing them window by
 window would put one room's test windows into another's training. Only where the split is random,
 and leaks anyway, are windows dealt one by one.
 """
@@ -108,55 +108,55 @@ def by_classes(labels: Sequence[Label], *, rooms: int, classes: int, key: Key) -
 
 
 def deal(
-    found: Sequence[RoomWindows],
+    pool: Sequence[RoomWindows],
     *,
     kind: Literal["dirichlet", "classes"],
     rooms: int,
     concentration: float,
     classes: int,
-    whole_takes: bool,
+    whole_recordings: bool,
     key: Key,
 ) -> tuple[RoomWindows, ...]:
-    """New rooms "part 01", "part 02" … from the windows of all ``found``, written to the cache."""
-    origin = np.concatenate([np.full(len(each.labels), n) for n, each in enumerate(found)])
-    row = np.concatenate([np.arange(len(each.labels)) for each in found])
-    labels = [label for each in found for label in each.labels]
-    takes = [f"{each.room} · {take}" for each in found for take in each.recordings]
-    starts = np.concatenate([each.starts for each in found])
+    """New rooms "part 01", "part 02" … from the windows of ``pool``, written to the cache."""
+    origin = np.concatenate([np.full(len(room.labels), n) for n, room in enumerate(pool)])
+    row = np.concatenate([np.arange(len(room.labels)) for room in pool])
+    labels = [label for room in pool for label in room.labels]
+    recordings = [f"{room.room} · {name}" for room in pool for name in room.recordings]
+    starts = np.concatenate([room.starts for room in pool])
     # A unit is what is dealt whole: the number of its first window stands for it.
-    names = takes if whole_takes else [str(number) for number in range(len(labels))]
+    names = recordings if whole_recordings else [str(number) for number in range(len(labels))]
     _, first, unit = np.unique(names, return_index=True, return_inverse=True)
     unit_labels = [labels[int(number)] for number in first]
     if kind == "dirichlet":
         dealt = by_dirichlet(unit_labels, rooms=rooms, concentration=concentration, key=key)
     else:
         dealt = by_classes(unit_labels, rooms=rooms, classes=classes, key=key)
-    spans = max(each.spans for each in found)
+    spans = max(room.spans for room in pool)
     new = []
     for number, units in enumerate(dealt, start=1):
         chosen = np.flatnonzero(np.isin(unit, units))
-        kept = _write(found, origin[chosen], row[chosen])
+        kept = _write(pool, origin[chosen], row[chosen])
         new.append(
             RoomWindows(
                 room=f"part {number:02d}",
                 path=kept.path,
                 labels=tuple(labels[int(window)] for window in chosen),
-                recordings=tuple(takes[int(window)] for window in chosen),
+                recordings=tuple(recordings[int(window)] for window in chosen),
                 starts=starts[chosen],
                 spans=spans,
-                synthetic=any(found[int(n)].synthetic for n in np.unique(origin[chosen])),
-                recipe=Recipe.common([found[int(n)].recipe for n in np.unique(origin[chosen])]),
+                synthetic=any(pool[int(n)].synthetic for n in np.unique(origin[chosen])),
+                recipe=Recipe.common([pool[int(n)].recipe for n in np.unique(origin[chosen])]),
                 digest=kept.digest,
             )
         )
     return tuple(new)
 
 
-def _write(found: Sequence[RoomWindows], origin: _Index, row: _Index) -> KeptArray:
+def _write(pool: Sequence[RoomWindows], origin: _Index, row: _Index) -> KeptArray:
     """The chosen windows in a file of their own, named by what it holds."""
-    content = repr([each.digest for each in found]).encode() + origin.tobytes() + row.tobytes()
+    content = repr([room.digest for room in pool]).encode() + origin.tobytes() + row.tobytes()
     name = hashlib.blake2b(content, digest_size=12).hexdigest()
-    sources = [each.open() for each in found]
+    sources = [room.open() for room in pool]
 
     def copy(out: ArrayFile) -> dict[str, Any]:
         for n, window in zip(origin, row, strict=True):

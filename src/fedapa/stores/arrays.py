@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from fedapa.files import aside, write_text
 
-__all__ = ["ArrayFile", "KeptArray", "kept_array"]
+__all__ = ["ArrayFile", "KeptArray", "array_digest", "kept_array"]
 
 _VERSION = 1
 _ALWAYS = 1 << 26
@@ -108,7 +108,7 @@ def _whole(path: Path) -> KeptArray | None:
         if values.dtype != np.float32 or not values.flags.c_contiguous:
             return None
         if not same_file or status.st_size <= _ALWAYS:
-            if _digest(values) != note["digest"]:
+            if array_digest(values) != note["digest"]:
                 return None
             if not same_file:
                 _note_down(path, note["digest"], note["about"])
@@ -140,7 +140,8 @@ def _check(about: object, digest: object) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _digest(values: npt.NDArray[np.float32]) -> str:
+def array_digest(values: npt.NDArray[np.float32]) -> str:
+    """A name for the shape and values of an array."""
     hashed = _hash()
     rows = max(1, _BLOCK // max(1, values[:1].nbytes))
     for first in range(0, len(values), rows):

@@ -95,8 +95,8 @@ def inspect_capture(
         clipped += _clipped(last)
         levels = band_levels(last).sum(axis=0, dtype=np.float64)
         level = levels if level is None else level + levels
-        tones = np.abs(last.csi).sum(axis=(0, 2, 3), dtype=np.float64)
-        loudness = tones if loudness is None else loudness + tones
+        sums = np.abs(last.csi).sum(axis=(0, 2, 3), dtype=np.float64)
+        loudness = sums if loudness is None else loudness + sums
     assert last is not None and level is not None and loudness is not None  # or it had raised
     stamps = np.concatenate(times)
     packets = len(stamps)
@@ -147,8 +147,8 @@ def _clipped(capture: Capture) -> int:
     limit = _limit(capture.device)
     if limit is None:
         return 0
-    tones = live(capture.device, capture.bandwidth, capture.subcarriers)
-    parts = np.ascontiguousarray(capture.csi[:, tones]).view(np.float32)
+    kept = live(capture.device, capture.bandwidth, capture.subcarriers)
+    parts = np.ascontiguousarray(capture.csi[:, kept]).view(np.float32)
     return int((np.abs(parts) >= limit).any(axis=(1, 2, 3)).sum())
 
 
@@ -156,7 +156,7 @@ def _range(rssi: npt.NDArray[np.float32]) -> tuple[float, float, float] | None:
     told = rssi[np.isfinite(rssi)]
     if not len(told):
         return None
-    return tuple(float(each) for each in (told.min(), np.median(told), told.max()))  # type: ignore[return-value]
+    return tuple(float(level) for level in (told.min(), np.median(told), told.max()))  # type: ignore[return-value]
 
 
 def _loss(
@@ -167,8 +167,8 @@ def _loss(
 ) -> tuple[float | None, str]:
     """What share of packets is missing: by their numbers if they count up, else by time."""
     if numbers and len(stamps) > 2:
-        full, each = 1 << bits, np.concatenate(numbers)
-        steps = (each[1:] - each[:-1]) % full
+        full, sequence = 1 << bits, np.concatenate(numbers)
+        steps = (sequence[1:] - sequence[:-1]) % full
         ahead = steps[(steps > 0) & (steps < full // 2)]
         # Numbers that jump are shared with frames that were never meant for us.
         if len(ahead) > len(steps) // 2 and np.median(ahead) <= 2:

@@ -1,13 +1,13 @@
 """Which windows train, validate and test, in three ways; every result names the one it used.
 
-``random``     window by window; paper-like, and it leaks: neighbours in one take are alike, so a
-               test window has near twins in train.
-``blocked``    blocks of time are held out of takes, with a gap on both sides that nobody uses.
-``recording``  whole takes are held out: nothing of a test take was ever seen.
+``random``     window by window; paper-like, and it leaks: neighbours in one recording are alike,
+               so a test window has near twins in train.
+``blocked``    blocks of time are held out of recordings, with a gap on both sides that nobody uses.
+``recording``  whole recordings are held out: nothing of a test recording was ever seen.
 
 The test part is a share of every class. A class too small to be split goes to train whole: it must
 be learnable before it can be tested. Validation is a share of what is left, held out the same way
-but over the room as a whole (a take or a block of *every* class would cost small rooms half of
+but over the room as a whole (a recording or a block of *every* class would cost small rooms half of
 their training windows), and it is taken away for every algorithm alike.
 """
 
@@ -27,7 +27,8 @@ __all__ = ["Split", "SplitKind", "split_windows"]
 SplitKind: TypeAlias = Literal["random", "blocked", "recording"]
 _Index: TypeAlias = npt.NDArray[np.int64]
 
-_VALIDATION_BLOCK = 1 / 3  # of a take: few large blocks lose fewer windows to gaps than many small
+_VALIDATION_BLOCK = 1 / 3
+"""Of a recording: few large blocks lose fewer windows to gaps than many small ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class Split:
 @dataclass(frozen=True, eq=False)
 class _Windows:
     labels: npt.NDArray[np.str_]
-    takes: npt.NDArray[np.str_]
+    recordings: npt.NDArray[np.str_]
     starts: _Index
     spans: int
 
@@ -66,8 +67,8 @@ def split_windows(
     Args:
         room: its name, for the error.
         labels: for each window its class.
-        recordings: for each window the take it was cut from.
-        starts: for each window its first row in that take.
+        recordings: for each window the recording it was cut from.
+        starts: for each window its first row in that recording.
         spans: rows that a window covers.
         kind: the way to split.
         key: the stream that decides which windows are held out.
@@ -109,8 +110,8 @@ def _hold_out(
     budget = max(1, round(len(index) * share))
     if kind == "blocked":
         return _hold_out_blocks(windows, index, budget, block, key)
-    # The unit that is held out: a window of its own, or a take.
-    units = windows.takes[index] if kind == "recording" else index
+    # The unit that is held out: a window of its own, or a recording.
+    units = windows.recordings[index] if kind == "recording" else index
     held = np.zeros(len(index), bool)
     for unit in key.numpy().permutation(np.unique(units)):
         chosen = units == unit
@@ -128,8 +129,8 @@ def _hold_out_blocks(
 ) -> tuple[_Index, _Index]:
     kept, held = np.ones(len(index), bool), np.zeros(len(index), bool)
     stream = key.numpy()
-    for take in stream.permutation(np.unique(windows.takes[index])):
-        mine = np.flatnonzero(windows.takes[index] == take)
+    for recording in stream.permutation(np.unique(windows.recordings[index])):
+        mine = np.flatnonzero(windows.recordings[index] == recording)
         mine = mine[np.argsort(windows.starts[index[mine]])]
         if len(mine) < 3:
             continue
@@ -140,7 +141,7 @@ def _hold_out_blocks(
             starts = windows.starts[index[mine]]
             low, high = windows.starts[index[inside[0]]], windows.starts[index[inside[-1]]]
             near = (starts >= low - windows.spans) & (starts <= high + windows.spans)
-            if not near.all():  # something of the take must be left to learn from
+            if not near.all():  # something of the recording must be left to learn from
                 kept[mine[near]] = False
                 held[inside] = True
                 break

@@ -105,7 +105,7 @@ def refuse_overlaps(sources: Sequence[Source]) -> None:
     for source in sources:
         by_path.setdefault(source.path.resolve(), []).append(source)
     for stretches in by_path.values():
-        stretches.sort(key=lambda each: each.start or 0.0)
+        stretches.sort(key=lambda stretch: stretch.start or 0.0)
         for one, other in pairwise(stretches):
             if one.end is None or one.end > (other.start or 0.0):
                 alike = one.label == other.label and one.room == other.room
