@@ -114,7 +114,7 @@ def _compare(rooms: list[Room], turns: int, folder: Path) -> dict[str, float | N
     plan = Plan(rounds=turns + 2, algorithm={"name": "fedapa", "warm_rounds": 1})
     algorithm = plan.build()
     eager, ours, peaks = [], [], []
-    with InProcess(algorithm, rooms, run="benchmark", folder=folder) as engine:
+    with InProcess(algorithm, rooms, folder=folder) as engine:
         steps = rounds.run(algorithm, engine, plan, dict(rounds.begin(algorithm, engine, plan)))
         next(steps)  # starts the workers and has no prototypes yet
         next(steps)

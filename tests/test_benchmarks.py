@@ -279,7 +279,7 @@ def test_the_eager_loop_gets_the_engines_batches(
         return tensors(room, index)
 
     monkeypatch.setattr(Room, "tensors", watch)
-    with InProcess(algorithm, rooms, run="test", folder=tmp_path, workers=0) as engine:
+    with InProcess(algorithm, rooms, folder=tmp_path, workers=0) as engine:
         steps = rounds.run(algorithm, engine, plan, dict(rounds.begin(algorithm, engine, plan)))
         next(steps)
         seen.clear()

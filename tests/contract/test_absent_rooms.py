@@ -85,7 +85,7 @@ def go_through(
 ) -> tuple[list[rounds.Step], Unreliable]:
     plan = plan_of(name, rounds=total)
     algorithm = plan.build()
-    with InProcess(algorithm, rooms, run="test", folder=folder, workers=0) as engine:
+    with InProcess(algorithm, rooms, folder=folder, workers=0) as engine:
         unreliable = Unreliable(engine, loss=loss)
         state = rounds.begin(algorithm, unreliable, plan)
         steps = []
@@ -159,7 +159,7 @@ def test_rooms_admitted_one_by_one_are_rooms_that_were_there(
 ) -> None:
     """Before anybody has uploaded, the state depends on who is there, not on how they came."""
     algorithm = plan_of(name).build()
-    with InProcess(algorithm, four_rooms(make_rooms), run="", folder=Path(), workers=0) as engine:
+    with InProcess(algorithm, four_rooms(make_rooms), folder=Path(), workers=0) as engine:
         cards = list(engine.roster())
     opened = algorithm.open(cards[:3], Key(0))
     grown = algorithm.open(cards[:2], Key(0))
@@ -177,7 +177,7 @@ def test_a_room_that_does_not_fit_is_refused_when_it_comes(
 ) -> None:
     """As it would have been at the start, by name and with a remedy."""
     algorithm = plan_of(name).build()
-    with InProcess(algorithm, four_rooms(make_rooms), run="", folder=Path(), workers=0) as engine:
+    with InProcess(algorithm, four_rooms(make_rooms), folder=Path(), workers=0) as engine:
         cards = list(engine.roster())
     odd = replace(make_rooms(((0, 1),), width=5)[0], name="cellar").card
     server = algorithm.open(cards, Key(0))
@@ -198,7 +198,7 @@ def test_a_run_without_a_last_round_is_refused_by_name_where_it_matters(
     name: str, make_rooms: MakeRooms, tmp_path: Path
 ) -> None:
     room, algorithm = four_rooms(make_rooms)[0], plan_of(name).build()
-    participant = Participant(algorithm, room, "run", tmp_path, tmp_path / "model")
+    participant = Participant(algorithm, room, tmp_path, tmp_path / "model")
     endless = Round(1, None, Key(0) / "round" / 1)
     ask = Request(download=encode({}), train=True)
     if find(name).plans_ahead:

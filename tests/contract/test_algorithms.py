@@ -54,7 +54,7 @@ def carry_out(
 ) -> list[rounds.Step]:
     """All exchanges in this process, states passed through the codec as a checkpoint would."""
     algorithm = plan.build()
-    with InProcess(algorithm, rooms, run="test", folder=folder, workers=0) as engine:
+    with InProcess(algorithm, rooms, folder=folder, workers=0) as engine:
         state: Tree = rounds.begin(algorithm, engine, plan)
         steps = []
         for step in rounds.run(algorithm, engine, plan, decode(encode(state))):
@@ -66,7 +66,7 @@ def carry_out(
 
 def go_on(plan: Plan, rooms: list[Room], folder: Path, state: Tree) -> list[rounds.Step]:
     algorithm = plan.build()
-    with InProcess(algorithm, rooms, run="test", folder=folder, workers=0) as engine:
+    with InProcess(algorithm, rooms, folder=folder, workers=0) as engine:
         return list(rounds.run(algorithm, engine, plan, decode(encode(state))))
 
 

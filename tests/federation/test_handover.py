@@ -21,7 +21,7 @@ from tests.conftest import MakeRooms
 
 
 def handed_over(room: Room, spare: Path, algorithm: Algorithm | None = None) -> Handover:
-    given = Handover(algorithm or find("local")(), [room], "run", spare)
+    given = Handover(algorithm or find("local")(), [room], spare)
     return decode_handover(encode_handover(given, spare))
 
 
@@ -55,7 +55,7 @@ def test_windows_on_disk_travel_by_name(tmp_path: Path, make_rooms: MakeRooms) -
     room = make_rooms(windows_per_class=100)[0]
     np.save(tmp_path / "windows.npy", room.windows)
     mapped = replace(room, windows=np.load(tmp_path / "windows.npy", mmap_mode="r"))
-    given = Handover(find("local")(), [mapped], "run", tmp_path)
+    given = Handover(find("local")(), [mapped], tmp_path)
     message = encode_handover(given, tmp_path / "spare")
     assert len(message) < room.windows.nbytes
     (arrived,) = decode_handover(message).rooms

@@ -31,6 +31,7 @@ FRAMES = {
     "request": messages.encode_request(REQUEST),
     "reply": messages.encode_reply(REPLY),
 }
+UNTYPED = '{"train": 1, "keep_model": true, "precision": "int8", "run": ""}'
 READERS: dict[str, Callable[[bytes], Any]] = {
     "round": messages.decode_round,
     "request": messages.decode_request,
@@ -87,7 +88,7 @@ def test_another_message_is_refused_by_name(kind: str) -> None:
         ("round", {"facts": '{"number": 1}'}, "'key' is missing"),
         ("round", {"facts": '{"number": "1", "total": 2, "key": {"seed": 0}}'}, "number: "),
         ("round", {"facts": "[" * 100_000}, "not a whole message"),
-        ("request", {"facts": '{"train": 1, "keep_model": true, "precision": "int8"}'}, "train: "),
+        ("request", {"facts": UNTYPED}, "train: "),
         ("request", {"download": 3}, "its download is no bytes"),
         ("reply", {"round": None}, "which round it answers"),
         ("reply", {"scores": None}, "has no scores"),

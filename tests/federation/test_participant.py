@@ -1,5 +1,6 @@
 """The room's side: remembers two rounds, answers repeats, never trains twice."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ from fedapa.rooms.room import Room
 from tests.conftest import MakeRooms
 
 
-def participant(make_rooms: MakeRooms, folder: Path, run: str = "run") -> Participant:
+def participant(make_rooms: MakeRooms, folder: Path) -> Participant:
     room = make_rooms()[0]
-    return Participant(FedAPA(), room, run, folder, folder / "model.safetensors")
+    return Participant(FedAPA(), room, folder, folder / "model.safetensors")
 
 
 def round_number(number: int) -> Round:
@@ -65,9 +66,11 @@ def test_another_download_is_another_request(make_rooms: MakeRooms, tmp_path: Pa
 
 
 def test_files_of_another_run_are_not_answered_from(make_rooms: MakeRooms, tmp_path: Path) -> None:
-    participant(make_rooms, tmp_path / "one", "one").exchange(round_number(1), TRAIN)
-    again = participant(make_rooms, tmp_path / "one", "two").exchange(round_number(2), TRAIN)
-    fresh = participant(make_rooms, tmp_path / "new", "two").exchange(round_number(2), TRAIN)
+    other = replace(TRAIN, run="another")
+    room = participant(make_rooms, tmp_path / "one")
+    room.exchange(round_number(1), TRAIN)
+    again = room.exchange(round_number(2), other)
+    fresh = participant(make_rooms, tmp_path / "new").exchange(round_number(2), other)
     assert again.upload == fresh.upload
     assert again.scores == fresh.scores
 

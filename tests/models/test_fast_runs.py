@@ -61,7 +61,7 @@ def test_a_whole_run_ends_where_the_plain_path_does(
         )
         algorithm = plan.build()
         (tmp_path / folder).mkdir()
-        with InProcess(algorithm, rooms, run="test", folder=tmp_path / folder, workers=0) as engine:
+        with InProcess(algorithm, rooms, folder=tmp_path / folder, workers=0) as engine:
             begun = dict(rounds.begin(algorithm, engine, plan))
             steps = list(rounds.run(algorithm, engine, plan, begun))
         sets: Any = algorithm.sets(steps[-1].state["server"])  # type: ignore[arg-type]

@@ -293,7 +293,7 @@ def _check(plans: Iterable[Plan], show: Show) -> None:
         if (rooms_of, repr(document["algorithm"])) not in begun:
             begun.add((rooms_of, repr(document["algorithm"])))
             algorithm = plan.build()
-            engine = InProcess(algorithm, prepared[rooms_of], run="", folder=Path(), workers=0)
+            engine = InProcess(algorithm, prepared[rooms_of], folder=Path(), workers=0)
             try:
                 rounds.begin(algorithm, engine, plan)
             except (PlanError, RosterError) as error:

@@ -23,6 +23,7 @@ from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION,
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
 from fedapa.experiments.table3 import PAPER, Sizes, communication, communication_sheet
 from fedapa.experiments.windows import WINDOWS
+from fedapa.federation.participant import introduce
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import describe, prepare_rooms
 from fedapa.files import write_text
@@ -220,7 +221,7 @@ class _RoomSizes:
         change = {"model": {"architecture": net}, "data": {"split": "random"}}
         plan = Plan.of(base.plan.document(), change)
         prepared = prepare_rooms(plan, show, workers=None)
-        data = describe(prepared, plan)
+        data = describe([introduce(room) for room in prepared], plan)
         kind = "SIMULATED data" if data["synthetic"] else "real data"
         return _RoomSizes(
             rooms=len(prepared),

@@ -58,6 +58,8 @@ class Request:
     """Whether to write the deployed net to its file."""
     precision: Precision = "float32"
     """In how many bits the floats of the upload travel."""
+    run: str = ""
+    """Names the run: a room does not answer from states of another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +94,7 @@ def decode_round(frame: bytes, source: str = "round") -> Round:
 
 def encode_request(request: Request) -> bytes:
     """A request as a frame."""
-    facts = {name: getattr(request, name) for name in ("train", "keep_model", "precision")}
+    facts = {name: getattr(request, name) for name in ("train", "keep_model", "precision", "run")}
     return _encode("request", {"facts": _facts(facts), "download": _as_array(request.download)})
 
 

@@ -6,6 +6,7 @@ trained twice; so updates are idempotent, and a run that is killed at any moment
 A room that missed rounds goes on from the newest state that it has.
 """
 
+import hashlib
 import re
 import time
 from collections.abc import Mapping
@@ -24,29 +25,29 @@ from fedapa.algorithms.algorithm import (
     planned_rounds,
 )
 from fedapa.errors import RunError
-from fedapa.evaluation.metrics import confusion, score
+from fedapa.evaluation.metrics import blind_scores, confusion, score
 from fedapa.federation.messages import Reply, Request, decode_reply, encode_reply
 from fedapa.files import write_bytes
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Model
 from fedapa.payload import Array, Tree, Value, decode, digest, encode
 from fedapa.randomness import Key
+from fedapa.rooms.card import RoomCard
 from fedapa.rooms.model_file import save_model
 from fedapa.rooms.room import Room
 
-__all__ = ["Participant"]
+__all__ = ["Participant", "introduce"]
 
 _NAME = re.compile(r"round-(\d+)\.state")
+_CHUNK = 64  # windows hashed at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Participant:
-    """One room in one run."""
+    """One room."""
 
     algorithm: Algorithm
     room: Room
-    run: str
-    """Names the run; files of another run are not ours to answer from."""
     folder: Path
     """Where this room keeps its states."""
     model_path: Path
@@ -57,16 +58,16 @@ class Participant:
         if self.algorithm.plans_ahead:
             planned_rounds(self.algorithm.title, round)
         asked = digest(request.download or b"") + f"-{request.train}"
-        remembered = self._load(round.number)
+        remembered = self._load(round.number, request.run)
         if remembered is not None and remembered["asked"] == asked:
             state = cast(Tree, remembered["state"])
             reply = decode_reply(cast(Array, remembered["reply"]).tobytes(), str(self.folder))
         else:
-            before, file = self._state_before(round)
+            before, file = self._state_before(round, request.run)
             state, reply = self._work(before, round, request)
             # Seconds are not remembered: an answer from the file took none.
             answer = np.frombuffer(encode_reply(replace(reply, seconds={})), np.uint8)
-            entry: Tree = {"run": self.run, "asked": asked, "state": state, "reply": answer}
+            entry: Tree = {"run": request.run, "asked": asked, "state": state, "reply": answer}
             write_bytes(self._path(round.number), encode(entry))
             self._keep(file, self._path(round.number))
         if request.keep_model:
@@ -107,10 +108,10 @@ class Participant:
         guess, truth = self.room.predict(model)
         return confusion(truth, guess, len(self.room.classes))
 
-    def _state_before(self, round: Round) -> tuple[RoomState, Path | None]:
+    def _state_before(self, round: Round, run: str) -> tuple[RoomState, Path | None]:
         """The newest state of an earlier round and its file; a room without any joins."""
         for number in sorted(self._numbers(), reverse=True):
-            if number == round.number or (remembered := self._load(number)) is None:
+            if number == round.number or (remembered := self._load(number, run)) is None:
                 continue
             if number > round.number:
                 raise RunError(
@@ -131,15 +132,41 @@ class Participant:
         matches = (_NAME.fullmatch(path.name) for path in self.folder.glob("round-*.state"))
         return [int(match[1]) for match in matches if match]
 
-    def _load(self, number: int) -> Mapping[str, Value] | None:
+    def _load(self, number: int, run: str) -> Mapping[str, Value] | None:
+        """What was answered in a round of this run; files of another run are not ours."""
         path = self._path(number)
         if not path.is_file():
             return None
         remembered = decode(path.read_bytes(), str(path))
-        return remembered if remembered["run"] == self.run else None
+        return remembered if remembered["run"] == run else None
 
     def _keep(self, *paths: Path | None) -> None:
         """Two states are enough: this round's, and the one that it was made from."""
         for number in self._numbers():
             if self._path(number) not in paths:
                 self._path(number).unlink()
+
+
+def introduce(room: Room) -> RoomCard:
+    """The room's card with what only it can tell: a fingerprint of its data, and blind scores."""
+    train, test = room.labels[room.split.train], room.labels[room.split.test]
+    blind = blind_scores(train, test, room.classes) if len(test) else {}
+    return replace(room.card, fingerprint=_fingerprint(room), blind=blind)
+
+
+def _fingerprint(room: Room) -> str:
+    """A short name for a room's data: every value of every window, labels, split, normaliser."""
+    split, normaliser = room.split, room.normaliser
+    parts = (room.labels, split.train, split.validation, split.test)
+    content = hashlib.blake2b((room.digest or _digest(room)).encode(), digest_size=8)
+    for part in (*parts, normaliser.mean, normaliser.deviation):
+        content.update(np.ascontiguousarray(part).tobytes())
+    return content.hexdigest()
+
+
+def _digest(room: Room) -> str:
+    """Of windows that did not come from a store, which would have told its own."""
+    content = hashlib.blake2b(repr(room.windows.shape).encode(), digest_size=16)
+    for first in range(0, len(room.windows), _CHUNK):
+        content.update(np.ascontiguousarray(room.windows[first : first + _CHUNK], "<f4").tobytes())
+    return content.hexdigest()

@@ -234,6 +234,13 @@ class Plan(_Section):
         values["training"] = asdict(self.training)
         return _plain(values)  # type: ignore[no-any-return]
 
+    def identity(self) -> str:
+        """What makes a run this one; a longer one is the same run, unless it plans ahead."""
+        values = self.document()
+        if not self._kind.plans_ahead:
+            del values["rounds"]
+        return tomli_w.dumps(values)
+
     def toml(self) -> str:
         """The resolved plan as a file that ``fedapa run`` reads."""
         return tomli_w.dumps(self.document())

@@ -1,20 +1,30 @@
-"""The rooms of a plan: windows cut, classes found, split, normalised, nets assigned."""
+"""From a plan to rooms, in steps that a room can do alone, and one that the server does.
 
-import hashlib
+::
+
+    room     cut_windows(plan)                  its own windows
+    room     tell_data(plan, windows)           → DataCard
+    server   agree(plan, cards)                 → Agreement: one class list, a net for every room
+    room     make_room(plan, windows, agreed)   → Room
+    room     introduce(room)                    → RoomCard (participant.py)
+
+``prepare_rooms`` does all of them in one process, ``in_process`` makes an engine of the result.
+"""
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedapa.errors import DataError, PlanError, nearest
+from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.plan import Plan
 from fedapa.models.build import assign_by_size
 from fedapa.models.cost import layers
 from fedapa.processes import Progress, Show, available_cores, unseen
 from fedapa.randomness import Key
+from fedapa.rooms.card import DataCard, RoomCard
 from fedapa.rooms.room import Room
 from fedapa.rooms.skew import deal
 from fedapa.stores.materialise import RoomWindows, materialise
@@ -23,10 +33,93 @@ from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.split import Split, split_windows
 
-__all__ = ["GIVEN_ROOMS", "check_batches", "describe", "prepare_rooms"]
+__all__ = [
+    "GIVEN_ROOMS",
+    "Agreement",
+    "agree",
+    "check_batches",
+    "cut_windows",
+    "describe",
+    "in_process",
+    "make_room",
+    "prepare_rooms",
+    "tell_data",
+]
 
 GIVEN_ROOMS = "rooms given in Python"
 """What stands for a file where there is none."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all rooms of a federation have in common, and the net that each can afford."""
+
+    classes: tuple[Label, ...]
+    window_shape: tuple[int, ...]
+    nets: Mapping[str, str]
+    """room → architecture."""
+
+
+# ---- what a room does ----------------------------------------------------------------------------
+
+
+def cut_windows(
+    plan: Plan, show: Show = unseen, *, workers: int | None = 0
+) -> tuple[RoomWindows, ...]:
+    """The windows of the rooms in the plan's data, which for a room alone is its own.
+
+    Where the plan deals windows anew (``data.partition``), all rooms must be in one place.
+    """
+    store = _store_of(plan, show, workers)
+    with Store(store) as opened:
+        recommended = opened.window
+        chosen = plan.data.rooms_of(opened)
+    windows = materialise(store, plan.data.recipe(recommended), rooms=chosen, show=show)
+    if plan.data.partition == "rooms":
+        return windows
+    _refuse_unequal(plan, {own.room: own.open().shape[1:] for own in windows})
+    return deal(
+        windows,
+        kind=plan.data.partition,
+        rooms=plan.data.partition_rooms,
+        concentration=plan.data.partition_concentration,
+        classes=plan.data.partition_classes,
+        whole_recordings=plan.data.split != "random",
+        key=Key(plan.seed) / "partition",
+    )
+
+
+def tell_data(plan: Plan, windows: RoomWindows) -> DataCard:
+    """What the server must know of a room's windows before classes and nets are agreed on."""
+    split = _split(plan, windows)
+    return DataCard(
+        name=windows.room,
+        labels=sorted_labels(windows.labels),
+        window_shape=tuple(windows.open().shape[1:]),
+        parts={part: len(getattr(split, part)) for part in ("train", "validation", "test")},
+        synthetic=windows.synthetic,
+    )
+
+
+def make_room(plan: Plan, windows: RoomWindows, agreed: Agreement) -> Room:
+    """A room from its own windows and what was agreed on."""
+    split = _split(plan, windows)
+    return Room(
+        name=windows.room,
+        windows=windows.open(),
+        labels=class_indices(windows.room, windows.labels, agreed.classes),
+        classes=agreed.classes,
+        split=split,
+        recipe=replace(windows.recipe, normaliser=windows.normaliser(split.train)),
+        architecture=agreed.nets[windows.room],
+        width=plan.model.width,
+        normalise_embedding=plan.model.normalise_embedding,
+        initialisation=plan.model.initialisation,
+        key=Key(plan.seed),
+        device=plan.device,
+        synthetic=windows.synthetic,
+        digest=windows.digest,
+    )
 
 
 def check_batches(rooms: Iterable[Room], batch_size: int) -> None:
@@ -43,69 +136,94 @@ def check_batches(rooms: Iterable[Room], batch_size: int) -> None:
                 )
 
 
-def prepare_rooms(
-    plan: Plan,
-    show: Show = unseen,
-    *,
-    workers: int | None = 0,
-) -> list[Room]:
-    """The plan's rooms: windows cut, classes found, split, normalised, nets assigned."""
-    store = _store_of(plan, show, workers)
-    with Store(store) as opened:
-        recommended = opened.window
-        chosen = plan.data.rooms_of(opened)
-    found = materialise(store, plan.data.recipe(recommended), rooms=chosen, show=show)
-    found = _partitioned(plan, found)
-    classes = _classes(plan, found)
-    splits = {each.room: _split(plan, each) for each in found}
-    nets = _nets(plan, found, splits)
-    rooms = []
-    for number, each in enumerate(found, start=1):
-        windows = each.open()
-        rooms.append(
-            Room(
-                name=each.room,
-                windows=windows,
-                labels=class_indices(each.room, each.labels, classes),
-                classes=classes,
-                split=splits[each.room],
-                recipe=replace(each.recipe, normaliser=each.normaliser(splits[each.room].train)),
-                architecture=nets[each.room],
-                width=plan.model.width,
-                normalise_embedding=plan.model.normalise_embedding,
-                initialisation=plan.model.initialisation,
-                key=Key(plan.seed),
-                device=plan.device,
-                synthetic=each.synthetic,
+def _split(plan: Plan, windows: RoomWindows) -> Split:
+    return split_windows(
+        windows.room,
+        windows.labels,
+        windows.recordings,
+        windows.starts,
+        spans=windows.spans,
+        kind=plan.data.split,
+        key=Key(plan.seed) / "split" / windows.room,
+        test=plan.data.test,
+        validation=plan.data.validation,
+    )
+
+
+# ---- what the server does ------------------------------------------------------------------------
+
+
+def agree(plan: Plan, cards: Sequence[DataCard]) -> Agreement:
+    """One class list and a net for every room; refuses, by name, rooms that do not fit."""
+    _refuse_unequal(plan, {card.name: card.window_shape for card in cards})
+    return Agreement(
+        classes=_classes(plan, cards),
+        window_shape=cards[0].window_shape,
+        nets=_nets(plan, {card.name: card.parts["train"] for card in cards}),
+    )
+
+
+def _refuse_unequal(plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    first, *peers = shapes
+    for room in peers:
+        if shapes[room] != shapes[first]:
+            raise DataError(
+                f"{_source(plan)}: room '{room}' has windows of {shapes[room]}, room '{first}' of "
+                f"{shapes[first]}; rooms that learn together need one window shape: import them "
+                "with the same bandwidth, or leave one out"
             )
+
+
+def _classes(plan: Plan, cards: Sequence[DataCard]) -> tuple[Label, ...]:
+    for card in cards:
+        if len(card.labels) < 2:
+            raise DataError(
+                f"room '{card.name}' has a single class ({card.labels[0]!r}): there is nothing to "
+                "tell apart; record another count there or leave the room out"
+            )
+    labels = sorted_labels({label for card in cards for label in card.labels})
+    if len({type(label) for label in labels}) > 1:
+        raise DataError(
+            f"labels mix counts and categories ({labels[0]!r} … {labels[-1]!r}); use one kind"
         )
-        show(Progress("normalising", number, len(found), "rooms"))
-    return rooms
+    return plan.classes if plan.classes is not None else labels
 
 
-def _store_of(plan: Plan, show: Show, workers: int | None) -> Path:
-    if plan.data.file is not None:
-        return Path(plan.data.file)
-    return simulated_store(
-        plan.data.simulated,
-        plan.data.simulated_seed,
-        workers=available_cores() if workers is None else max(1, workers),
-        show=show,
-    )
+def _nets(plan: Plan, train_windows: Mapping[str, int]) -> Mapping[str, str]:
+    chosen = plan.model.architecture
+    if isinstance(chosen, dict):
+        for room in sorted({*chosen, *train_windows}):
+            if room not in train_windows:
+                raise PlanError(
+                    f"model.architecture: there is no room '{room}' in the data; "
+                    f"{nearest(room, sorted(train_windows))}"
+                )
+            if room not in chosen:
+                raise PlanError(f"model.architecture: room '{room}' has no net; name one for it")
+        return chosen
+    if chosen == "by-size":
+        return assign_by_size(dict(train_windows))
+    return dict.fromkeys(train_windows, chosen)
 
 
-def _partitioned(plan: Plan, found: tuple[RoomWindows, ...]) -> tuple[RoomWindows, ...]:
-    if plan.data.partition == "rooms":
-        return found
-    return deal(
-        found,
-        kind=plan.data.partition,
-        rooms=plan.data.partition_rooms,
-        concentration=plan.data.partition_concentration,
-        classes=plan.data.partition_classes,
-        whole_recordings=plan.data.split != "random",
-        key=Key(plan.seed) / "partition",
-    )
+def describe(cards: Sequence[RoomCard], plan: Plan) -> dict[str, Any]:
+    """What the data of a run is, without any of it."""
+    return {
+        "source": _source(plan),
+        "synthetic": any(card.synthetic for card in cards),
+        "split": " and ".join(sorted({card.split for card in cards})),
+        "classes": list(cards[0].labels),
+        "window_shape": list(cards[0].window_shape),
+        "rooms": {
+            card.name: {
+                "architecture": card.architecture,
+                "synthetic": card.synthetic,
+                **card.parts,
+                "fingerprint": card.fingerprint,
+            }
+            for card in cards
+        },
+    }
 
 
 def _source(plan: Plan) -> str:
@@ -122,81 +240,48 @@ def _source(plan: Plan) -> str:
     return source + dealt[data.partition]
 
 
-def _classes(plan: Plan, found: Iterable[RoomWindows]) -> tuple[Label, ...]:
-    for each in found:
-        if len(set(each.labels)) < 2:
-            raise DataError(
-                f"room '{each.room}' has a single class ({each.labels[0]!r}): there is nothing to "
-                "tell apart; record another count there or leave the room out"
-            )
-    labels = {label for each in found for label in each.labels}
-    kinds = {type(label) for label in labels}
-    if len(kinds) > 1:
-        odd = sorted_labels(labels)
-        raise DataError(
-            f"labels mix counts and categories ({odd[0]!r} … {odd[-1]!r}); use one kind"
-        )
-    return plan.classes if plan.classes is not None else sorted_labels(labels)
+# ---- all of it in one process --------------------------------------------------------------------
 
 
-def _split(plan: Plan, each: RoomWindows) -> Split:
-    return split_windows(
-        each.room,
-        each.labels,
-        each.recordings,
-        each.starts,
-        spans=each.spans,
-        kind=plan.data.split,
-        key=Key(plan.seed) / "split" / each.room,
-        test=plan.data.test,
-        validation=plan.data.validation,
+def prepare_rooms(plan: Plan, show: Show = unseen, *, workers: int | None = 0) -> list[Room]:
+    """The plan's rooms, ready to learn."""
+    windows = cut_windows(plan, show, workers=workers)
+    agreed = agree(plan, [tell_data(plan, own) for own in windows])
+    rooms = []
+    for number, own in enumerate(windows, start=1):
+        rooms.append(make_room(plan, own, agreed))
+        show(Progress("normalising", number, len(windows), "rooms"))
+    return rooms
+
+
+def in_process(
+    plan: Plan,
+    folder: Path,
+    *,
+    rooms: Sequence[Room] | None = None,
+    workers: int | None = None,
+    show: Show = unseen,
+) -> InProcess:
+    """The engine of a plan whose rooms are all on this machine.
+
+    Args:
+        plan: which rooms, and the algorithm that they follow.
+        folder: the run's; rooms keep their states and finished nets below it.
+        rooms: rooms of your own instead of the plan's data.
+        workers: processes to train rooms in; by default one a core, 0 is this process.
+        show: called as work goes on.
+    """
+    prepared = list(rooms) if rooms is not None else prepare_rooms(plan, show, workers=workers)
+    check_batches(prepared, plan.training.batch_size)
+    return InProcess(plan.build(), prepared, folder=folder, workers=workers)
+
+
+def _store_of(plan: Plan, show: Show, workers: int | None) -> Path:
+    if plan.data.file is not None:
+        return Path(plan.data.file)
+    return simulated_store(
+        plan.data.simulated,
+        plan.data.simulated_seed,
+        workers=available_cores() if workers is None else max(1, workers),
+        show=show,
     )
-
-
-def _nets(
-    plan: Plan, found: Sequence[RoomWindows], splits: Mapping[str, Split]
-) -> Mapping[str, str]:
-    chosen = plan.model.architecture
-    if isinstance(chosen, dict):
-        names = {each.room for each in found}
-        for room in sorted({*chosen, *names}):
-            if room not in names:
-                raise PlanError(
-                    f"model.architecture: there is no room '{room}' in the data; "
-                    f"{nearest(room, sorted(names))}"
-                )
-            if room not in chosen:
-                raise PlanError(f"model.architecture: room '{room}' has no net; name one for it")
-        return chosen
-    if chosen == "by-size":
-        return assign_by_size({room: len(split.train) for room, split in splits.items()})
-    return {each.room: chosen for each in found}
-
-
-def describe(prepared: Sequence[Room], plan: Plan) -> dict[str, Any]:
-    """What the data of a run is, without any of it."""
-    return {
-        "source": _source(plan),
-        "synthetic": any(room.synthetic for room in prepared),
-        "split": " and ".join(sorted({room.split.kind for room in prepared})),
-        "classes": list(prepared[0].classes),
-        "window_shape": list(prepared[0].windows.shape[1:]),
-        "rooms": {
-            room.name: {
-                "architecture": room.architecture,
-                "synthetic": room.synthetic,
-                "train": len(room.split.train),
-                "validation": len(room.split.validation),
-                "test": len(room.split.test),
-                "fingerprint": _fingerprint(room),
-            }
-            for room in prepared
-        },
-    }
-
-
-def _fingerprint(room: Room) -> str:
-    """A short name for a room's data; a changed label, split or normaliser changes it."""
-    parts = (room.labels, room.split.train, room.split.test, room.normaliser.mean)
-    text = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
-    return hashlib.blake2b(text, digest_size=8).hexdigest()

@@ -25,8 +25,12 @@ from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 
-__all__ = ["Engine", "Step", "begin", "reopened", "run"]
+__all__ = ["STATE", "Engine", "Step", "begin", "cards_of", "reopened", "run"]
 
+STATE = frozenset(["run", "round", "server", "rooms", "trained", "closed"])
+"""What a state holds: the run's name, by which rooms keep different runs apart; the last exchange;
+the algorithm's own state at the server; who was ever here; the half of a record that waits for its
+score; whether the last exchange only scored."""
 _MATRIX_ROOMS = 64
 """Up to so many rooms the weights between them are recorded every round."""
 
@@ -78,7 +82,14 @@ def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
     server = algorithm.open(roster, Key(plan.seed) / "server")
     cohort.check_selection(plan.selection, plan.participation, algorithm=algorithm, server=server)
     rooms: Tree = {card.name: {"card": card_tree(card), "here": True} for card in roster}
-    return {"round": 0, "server": server, "rooms": rooms, "trained": {}, "closed": False}
+    return {
+        "run": "",
+        "round": 0,
+        "server": server,
+        "rooms": rooms,
+        "trained": {},
+        "closed": False,
+    }
 
 
 def reopened(state: Tree) -> Tree:
@@ -88,7 +99,7 @@ def reopened(state: Tree) -> Tree:
 
 def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterator[Step]:
     """Exchange after exchange from ``state`` on; yields after each, so that the caller can save."""
-    cards = _cards(state)
+    cards = cards_of(state)
     for number in range(cast(int, state["round"]) + 1, plan.rounds + 2):
         last = number > plan.rounds
         round = Round(number, plan.rounds, Key(plan.seed) / "round" / number)
@@ -114,6 +125,7 @@ def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterat
                 train=room in present and not last,
                 keep_model=last,
                 precision=plan.precision,
+                run=cast(str, state["run"]),
             )
             for room in members
         }
@@ -159,7 +171,7 @@ def _sorted(roster: Roster) -> list[RoomCard]:
     return sorted(roster, key=lambda card: card.name)
 
 
-def _cards(state: Tree) -> dict[str, RoomCard]:
+def cards_of(state: Tree) -> dict[str, RoomCard]:
     """The cards of all rooms that a state knows of."""
     rooms = cast(Mapping[str, Tree], state["rooms"])
     return {name: card_of(cast(Tree, rooms[name]["card"])) for name in sorted(rooms)}

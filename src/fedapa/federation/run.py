@@ -17,11 +17,9 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import tempfile
 import time
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -30,24 +28,18 @@ import filelock
 
 from fedapa import processes
 from fedapa.errors import PlanError, RunError
-from fedapa.evaluation.metrics import blind_scores
 from fedapa.evaluation.record import JsonLines, dump, summarise
-from fedapa.federation import rounds
+from fedapa.federation import rounds, run_files
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
 from fedapa.federation.plan import Plan, differences
-from fedapa.federation.prepare import (
-    GIVEN_ROOMS,
-    check_batches,
-    describe,
-    prepare_rooms,
-)
+from fedapa.federation.prepare import GIVEN_ROOMS, describe, in_process
 from fedapa.files import write_text
 from fedapa.payload import Tree
 from fedapa.processes import Progress, Show, unseen
+from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
-from fedapa.toml import read_toml
 
 __all__ = ["Run", "run"]
 
@@ -69,25 +61,21 @@ class Run:
         folder = Path(folder)
         if not (folder / "summary.json").is_file():
             raise RunError(f"{folder}: holds no finished run; finish it with 'fedapa run --resume'")
-        with _explaining(folder):
-            return cls(
-                folder=folder,
-                plan=Plan(**tomllib.loads((folder / "plan.toml").read_text())),
-                data=json.loads((folder / "data.json").read_text()),
-                records=JsonLines(folder / "rounds.jsonl").read(),
-                summary=json.loads((folder / "summary.json").read_text()),
-                environment=json.loads((folder / "environment.json").read_text()),
-            )
+        plan, records = run_files.read_plan(folder), run_files.read_records(folder)
+        run_files.check_records(folder, records, plan.rounds)
+        return cls(
+            folder=folder,
+            plan=plan,
+            data=run_files.read_data(folder),
+            records=records,
+            summary=run_files.read_summary(folder),
+            environment=run_files.read_environment(folder),
+        )
 
     @staticmethod
     def can_go_on(folder: Path) -> bool:
-        """Whether the run there can be made longer, as far as its checkpoint tells."""
-        state = Checkpoint(folder / "checkpoint").load()
-        if state is None:
-            return False
-        # Killed just after its summary was written, it has not been closed yet.
-        last = read_toml(folder / "plan.toml")["rounds"]
-        return bool(state.get("closed")) or cast(int, state["round"]) <= last
+        """Whether the run there can be made longer: that needs its checkpoint."""
+        return Checkpoint(folder / "checkpoint").load() is not None
 
     @property
     def synthetic(self) -> bool:
@@ -102,6 +90,7 @@ def run(
     resume: bool = False,
     workers: int | None = None,
     rooms: Sequence[Room] | None = None,
+    engine: rounds.Engine | None = None,
     tensorboard: bool = False,
     show: Show = unseen,
 ) -> Run:
@@ -114,23 +103,27 @@ def run(
             rounds makes it longer, finished or not.
         workers: processes to train rooms in; by default one a core, 0 is this process.
         rooms: rooms of your own instead of the plan's data.
+        engine: another way to reach the rooms than this machine's processes; who gives it ends it.
         tensorboard: also write TensorBoard scalars to ``out/tensorboard``.
         show: called as work goes on.
     """
     _check_device(plan)
     if workers is not None and workers < 0:
         raise PlanError(f"workers {workers}: must be 0 or more")
+    if rooms is not None and engine is not None:
+        raise PlanError("rooms and engine: an engine knows its rooms; give one of the two")
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="fedapa-"))
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; choose another --out")
-    if rooms is not None:
+    if rooms is not None or engine is not None:
         # Nobody can repeat this run from its plan file alone; trying to names the reason.
         plan = Plan.of(plan.document(), {"data": {"file": GIVEN_ROOMS}})
     _check_output(folder, plan, resume)
-    if workers != 0:
-        processes.get_ready()  # it imports while rooms are prepared
-    prepared = list(rooms) if rooms is not None else prepare_rooms(plan, show, workers=workers)
-    check_batches(prepared, plan.training.batch_size)
+    own: InProcess | None = None
+    if engine is None:
+        if workers != 0:
+            processes.get_ready()  # it imports while rooms are prepared
+        own = in_process(plan, folder, rooms=rooms, workers=workers, show=show)
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock", timeout=0)
     try:
@@ -139,7 +132,16 @@ def run(
             _check_output(folder, plan, resume)
             for left_over in folder.rglob(".*.partial"):
                 left_over.unlink()
-            return _run(plan, folder, prepared, workers, tensorboard, show)
+            with own or contextlib.nullcontext(cast(rounds.Engine, engine)) as reached:
+                return _run(
+                    plan,
+                    folder,
+                    reached,
+                    fixed=own is not None,
+                    workers=workers,
+                    tensorboard=tensorboard,
+                    show=show,
+                )
     except filelock.Timeout as error:
         raise RunError(
             f"{folder}: another run is writing here; wait or choose another --out"
@@ -149,71 +151,101 @@ def run(
 def _run(
     plan: Plan,
     folder: Path,
-    prepared: list[Room],
+    engine: rounds.Engine,
+    *,
+    fixed: bool,
     workers: int | None,
     tensorboard: bool,
     show: Show,
 ) -> Run:
+    """All exchanges that are left; ``fixed`` says that the rooms are those of the plan's data."""
     algorithm = plan.build()
-    data = describe(prepared, plan)
-    kind = "SIMULATED" if data["synthetic"] else "real"  # stands in every file of the run
     checkpoint = Checkpoint(folder / "checkpoint")
-    state = checkpoint.load()
-    first_rounds = _first_rounds(folder, plan, state)
-    name = _name_of(folder, plan, data, state, first_rounds)
+    state = _begun(plan, folder, engine, checkpoint.load(), fixed=fixed)
+    cards = rounds.cards_of(state)
+    data = describe(list(cards.values()), plan)
+    done = cast(int, state["round"])
     lines, times = JsonLines(folder / "rounds.jsonl"), JsonLines(folder / "seconds.jsonl")
-    with InProcess(algorithm, prepared, run=name, folder=folder, workers=workers) as engine:
-        if state is None:
-            state = dict(rounds.begin(algorithm, engine, plan))
+    run_files.check_records(folder, run_files.read_records(folder), max(0, done - 1))
+    if done <= plan.rounds:
+        # No summary first, then the longer plan: killed in between, it closes once more.
+        (folder / "summary.json").unlink(missing_ok=True)
+        if run_files.read_plan(folder).rounds != plan.rounds:
             write_text(folder / "plan.toml", plan.toml())
-            write_text(folder / "data.json", dump(data))
-        elif data != (old := _read_json(folder / "data.json")):
+        _note_environment(folder, workers, _kind(data), begun=done > 0)
+    lines.keep(max(0, done - 1))
+    times.keep(done)
+    with _Scalars(folder, lines.read(), wanted=tensorboard) as scalars:
+        stage = f"training {plan.algorithm['name']}"
+        show(Progress(stage, max(0, done - 1), plan.rounds, "rounds"))
+        began = time.perf_counter()
+        for step in rounds.run(algorithm, engine, plan, state):
+            if step.cards != cards:  # rooms have joined
+                cards = dict(step.cards)
+                data = describe(list(cards.values()), plan)
+                write_text(folder / "data.json", dump(data))
+            if step.record is not None:
+                lines.append({"data": _kind(data), **step.record})
+                scalars.add(step.record)
+            seconds = time.perf_counter() - began
+            times.append(
+                {
+                    "data": _kind(data),
+                    "exchange": step.exchange,
+                    "seconds": seconds,
+                    "rooms": {room: dict(spent) for room, spent in step.seconds.items()},
+                }
+            )
+            if step.exchange > plan.rounds:
+                _finish(folder, cards, lines.read(), step.confusion)
+            checkpoint.save(step.state)
+            began = time.perf_counter()
+            accuracy = step.record["mean"].get("accuracy") if step.record else None
+            note = "" if accuracy is None else f"accuracy {100 * accuracy:.1f} %"
+            show(Progress(stage, step.exchange - 1, plan.rounds, "rounds", note))
+    return Run.load(folder)
+
+
+def _begun(
+    plan: Plan, folder: Path, engine: rounds.Engine, state: Tree | None, *, fixed: bool
+) -> Tree:
+    """The state to go on from; refuses a directory whose data or checkpoint is of another run."""
+    if state is None:
+        if (folder / "summary.json").is_file() or run_files.read_records(folder):
+            raise RunError(
+                f"{folder}: its checkpoint is missing, so nothing can go on from its records; put "
+                "it back, or choose another --out"
+            )
+        state = rounds.begin(plan.build(), engine, plan)
+        data = describe(list(rounds.cards_of(state).values()), plan)
+        write_text(folder / "plan.toml", plan.toml())
+        write_text(folder / "data.json", dump(data))
+        return {**state, "run": _name(plan, data)}
+    if not set(state) >= rounds.STATE:
+        raise RunError(f"{folder}: its checkpoint is of another version; choose another --out")
+    if fixed:
+        data = describe(sorted(engine.roster(), key=lambda card: card.name), plan)
+        if data != (old := run_files.read_data(folder)):
             raise RunError(
                 f"{folder}: the data changed since this run was started "
                 f"({'; '.join(differences(old, data)[:3])}); start a new run with another --out"
             )
-        elif state.get("run") != name:
+        if state["run"] != _name(plan, data):
             raise RunError(f"{folder}: its checkpoint is of another run; choose another --out")
-        elif state.get("closed") and (
-            cast(int, state["round"]) <= plan.rounds or not (folder / "summary.json").is_file()
-        ):
-            state = dict(rounds.reopened(state))
-        done = cast(int, state["round"])
-        if done <= plan.rounds:
-            # No summary first, then the longer plan: killed in between, it closes once more.
-            (folder / "summary.json").unlink(missing_ok=True)
-        if read_toml(folder / "plan.toml")["rounds"] != plan.rounds:
-            written = (folder / "plan.toml").read_text()
-            write_text(folder / "plan.toml", _with_rounds(written, plan.rounds))
-        if done <= plan.rounds:
-            _note_environment(folder / "environment.json", workers, kind, begun=done > 0)
-        lines.keep(max(0, done - 1))
-        times.keep(done)
-        with _Scalars(folder, lines.read(), wanted=tensorboard) as scalars:
-            stage = f"training {plan.algorithm['name']}"
-            show(Progress(stage, max(0, done - 1), plan.rounds, "rounds"))
-            began = time.perf_counter()
-            for step in rounds.run(algorithm, engine, plan, state):
-                if step.record is not None:
-                    lines.append({"data": kind, **step.record})
-                    scalars.add(step.record)
-                seconds = time.perf_counter() - began
-                times.append(
-                    {
-                        "data": kind,
-                        "exchange": step.exchange,
-                        "seconds": seconds,
-                        "rooms": {room: dict(each) for room, each in step.seconds.items()},
-                    }
-                )
-                if step.exchange > plan.rounds:
-                    _finish(folder, prepared, lines.read(), step.confusion)
-                checkpoint.save({**step.state, "run": name, "first_rounds": first_rounds})
-                began = time.perf_counter()
-                accuracy = step.record["mean"].get("accuracy") if step.record else None
-                note = "" if accuracy is None else f"accuracy {100 * accuracy:.1f} %"
-                show(Progress(stage, step.exchange - 1, plan.rounds, "rounds", note))
-    return Run.load(folder)
+    unfinished = not (folder / "summary.json").is_file()
+    if state["closed"] and (cast(int, state["round"]) <= plan.rounds or unfinished):
+        return rounds.reopened(state)
+    return state
+
+
+def _name(plan: Plan, data: Mapping[str, Any]) -> str:
+    """What the rooms of a run know it by; it stays when the run is made longer."""
+    return hashlib.blake2b((plan.identity() + dump(data)).encode(), digest_size=12).hexdigest()
+
+
+def _kind(data: Mapping[str, Any]) -> str:
+    """Stands in every file of a run."""
+    return "SIMULATED" if data["synthetic"] else "real"
 
 
 def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
@@ -238,12 +270,9 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
         raise RunError(
             f"{folder}: already holds a run; go on with --resume or choose another --out"
         )
-    with _explaining(folder):
-        before = tomllib.loads(saved.read_text())
-    with contextlib.suppress(PlanError):
-        before = Plan(**before).document()  # settings that came later had their defaults
+    before = run_files.read_plan(folder).document()
     changed = differences(before, plan.document())
-    longer = [each for each in changed if each.startswith("rounds:")] == changed
+    longer = changed == [f"rounds: {before['rounds']} → {plan.rounds}"]
     if changed and not (longer and _may_be_longer(folder, plan, before["rounds"])):
         raise RunError(
             f"{folder}: --resume with a changed plan ({'; '.join(changed)}); "
@@ -261,58 +290,7 @@ def _may_be_longer(folder: Path, plan: Plan, before: int) -> bool:
             f"{folder}: {kind.title} depends on the number of rounds ({before}), so {plan.rounds} "
             "rounds are another run from its start; choose another --out"
         )
-    if (folder / "summary.json").is_file() and not Run.can_go_on(folder):
-        raise RunError(
-            f"{folder}: was finished by an earlier version, which kept too little to go on from; "
-            "choose another --out"
-        )
     return True
-
-
-def _name_of(
-    folder: Path, plan: Plan, data: Mapping[str, Any], state: Tree | None, first_rounds: int
-) -> str:
-    """What the rooms of a run know it by: it was made of the plan that the run was begun with.
-
-    A run that was made longer keeps its name, and so does one of an earlier version, whose plan
-    file lacks the settings that came later.
-    """
-    begun = [Plan.of(plan.document(), {"rounds": first_rounds}).toml()]
-    if state is not None:
-        begun.append(_with_rounds((folder / "plan.toml").read_text(), first_rounds))
-    names = [
-        hashlib.blake2b((text + dump(data)).encode(), digest_size=12).hexdigest() for text in begun
-    ]
-    return names[-1] if state is not None and state.get("run") == names[-1] else names[0]
-
-
-def _with_rounds(text: str, number: int) -> str:
-    """A plan file with other rounds and otherwise the same bytes."""
-    return re.sub(r"(?m)^rounds = \d+$", f"rounds = {number}", text, count=1)
-
-
-def _first_rounds(folder: Path, plan: Plan, state: Tree | None) -> int:
-    """The rounds that a run was begun with."""
-    if state is None:
-        return plan.rounds
-    before = read_toml(folder / "plan.toml")["rounds"]
-    return cast(int, state.get("first_rounds", before))
-
-
-@contextlib.contextmanager
-def _explaining(folder: Path) -> Iterator[None]:
-    """A run's own files, damaged by somebody else, are one sentence and not a traceback."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"{folder}: its files are damaged or incomplete ({error}); run again with another --out"
-        ) from error
-
-
-def _read_json(path: Path) -> Any:
-    with _explaining(path):
-        return json.loads(path.read_text())
 
 
 def _check_device(plan: Plan) -> None:
@@ -327,34 +305,26 @@ def _check_device(plan: Plan) -> None:
 
 def _finish(
     folder: Path,
-    prepared: Sequence[Room],
+    cards: Mapping[str, RoomCard],
     records: Sequence[Mapping[str, Any]],
     confusion: Mapping[str, Any],
 ) -> None:
-    windows = {
-        room.name: {
-            part: len(getattr(room.split, part)) for part in ("train", "validation", "test")
-        }
-        for room in prepared
-    }
-    blind = {
-        room.name: blind_scores(
-            room.labels[room.split.train], room.labels[room.split.test], room.classes
-        )
-        for room in prepared
-    }
-    summary = summarise(records, blind=blind, windows=windows)
+    summary = summarise(
+        records,
+        blind={room: card.blind for room, card in cards.items()},
+        windows={room: card.parts for room, card in cards.items()},
+    )
     summary["confusion"] = {room: matrix.tolist() for room, matrix in sorted(confusion.items())}
-    summary["synthetic"] = any(room.synthetic for room in prepared)
-    summary["data"] = "SIMULATED" if summary["synthetic"] else "real"
+    summary["synthetic"] = any(card.synthetic for card in cards.values())
+    summary["data"] = _kind(summary)
     write_text(folder / "summary.json", dump(summary))
 
 
-def _note_environment(path: Path, workers: int | None, kind: str, *, begun: bool) -> None:
+def _note_environment(folder: Path, workers: int | None, kind: str, *, begun: bool) -> None:
     """What the run is made with; a resumed run adds to what it was begun with."""
-    now = {"data": kind, **environment(workers)}
+    now, path = {"data": kind, **environment(workers)}, folder / "environment.json"
     if begun and path.is_file():
-        first = _read_json(path)
+        first = run_files.read_environment(folder)
         now = {**first, "resumed": [*first.get("resumed", []), now]}
     write_text(path, json.dumps(now, indent=1))
 

@@ -14,6 +14,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from fedapa.errors import DataError, RunError
+from fedapa.federation.participant import introduce
 from fedapa.federation.prepare import describe
 from fedapa.federation.run import Run
 from fedapa.learning.prototypes import class_prototypes
@@ -56,7 +57,7 @@ def embed(run: Run, prepared: Sequence[Room], title: str) -> Embedding:
         prepared: its rooms, from ``prepare_rooms(run.plan)``.
         title: what to call it.
     """
-    if describe(prepared, run.plan)["rooms"] != run.data["rooms"]:
+    if describe([introduce(room) for room in prepared], run.plan)["rooms"] != run.data["rooms"]:
         raise RunError(f"{run.folder}: its data changed since; no map can be drawn of its nets")
     vectors, labels, rooms = [], [], []
     means, mean_labels, mean_rooms = [], [], []

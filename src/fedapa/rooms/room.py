@@ -50,6 +50,8 @@ class Room:
     key: Key = _DEFAULT_KEY
     device: str = "cpu"
     synthetic: bool = False
+    digest: str = ""
+    """Of all values of the windows; empty where nobody has computed it."""
 
     @classmethod
     def of(
@@ -130,6 +132,12 @@ class Room:
             buffers=frozenset(name for name, _ in model.named_buffers()),
             validation=len(self.split.validation),
             flops=flops(model, self.windows.shape[1:]),
+            parts={
+                part: len(getattr(self.split, part)) for part in ("train", "validation", "test")
+            },
+            split=self.split.kind,
+            window_shape=tuple(self.windows.shape[1:]),
+            synthetic=self.synthetic,
         )
 
     def build(self) -> Model:

@@ -104,7 +104,6 @@ def materialise(
         for done, room in enumerate(chosen, start=1):
             windows.append(_room_windows(store, room, recipe, folder))
             show(Progress("cutting windows", done, len(chosen), "rooms"))
-    _check_equal_shapes(path, windows)
     return tuple(windows)
 
 
@@ -215,15 +214,3 @@ def _window_shape(recording: Recording, recipe: Recipe) -> tuple[int, ...]:
         return recording.shape[1:]
     _, subcarriers, links = recording.shape
     return recipe.packets, window_width(subcarriers, links, recipe)
-
-
-def _check_equal_shapes(path: Path, windows: Sequence[RoomWindows]) -> None:
-    shapes = {room_windows.room: room_windows.open().shape[1:] for room_windows in windows}
-    first, *others = shapes
-    for other in others:
-        if shapes[other] != shapes[first]:
-            raise DataError(
-                f"{path}: room '{other}' has windows of {shapes[other]}, room '{first}' of "
-                f"{shapes[first]}; rooms that learn together need one window shape: import them "
-                "with the same bandwidth, or leave one out"
-            )

@@ -32,7 +32,6 @@ class Handover:
 
     algorithm: Algorithm
     rooms: Sequence[Room]
-    run: str
     folder: Path
     """The run's: rooms keep their states and finished nets below it."""
 
@@ -42,7 +41,6 @@ def encode_handover(given: Handover, spare: Path) -> bytes:
     return encode(
         {
             "algorithm": json.dumps({"name": given.algorithm.name, **asdict(given.algorithm)}),
-            "run": given.run,
             "folder": str(given.folder),
             "rooms": {room.name: _tree(room, spare) for room in given.rooms},
         }
@@ -57,7 +55,6 @@ def decode_handover(frame: bytes) -> Handover:
     return Handover(
         algorithm=TypeAdapter(kind).validate_python(settings),
         rooms=[_room(tree["rooms"][name]) for name in sorted(tree["rooms"])],
-        run=tree["run"],
         folder=Path(tree["folder"]),
     )
 

@@ -29,7 +29,7 @@ from fedapa.federation.messages import (
     encode_request,
     encode_round,
 )
-from fedapa.federation.participant import Participant
+from fedapa.federation.participant import Participant, introduce
 from fedapa.rooms.pool import pool_rooms
 from fedapa.rooms.room import Room
 
@@ -48,7 +48,6 @@ class _Served:
         return Participant(
             algorithm=self._given.algorithm,
             room=self.rooms[room],
-            run=self._given.run,
             folder=self._given.folder / "rooms" / room,
             model_path=self._given.folder / "models" / f"{room}.safetensors",
         )
@@ -62,15 +61,14 @@ class InProcess:
         algorithm: Algorithm,
         rooms: Sequence[Room],
         *,
-        run: str,
         folder: Path,
         workers: int | None = None,
     ) -> None:
         cohort.check_roster([room.card for room in rooms])
-        self._given = Handover(algorithm, rooms, run, folder)
+        self._given = Handover(algorithm, rooms, folder)
         self._served = _Served(self._given)
         served = self._served.rooms
-        self._cards = tuple(room.card for room in served.values())
+        self._cards = tuple(introduce(room) for room in served.values())
         # Longest first: the round ends when the last room does.
         self._order = sorted(served, key=lambda name: (-_effort(served[name]), name))
         wanted = processes.available_cores() if workers is None else workers
