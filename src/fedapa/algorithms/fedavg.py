@@ -31,7 +31,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
-__all__ = ["FedAvg"]
+__all__ = ["FedAvg", "by_slot"]
 
 
 @dataclass(frozen=True)

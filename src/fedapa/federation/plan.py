@@ -36,7 +36,7 @@ from fedapa.windows.labels import Label, choose_rooms
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import SplitKind
 
-__all__ = ["DataPlan", "ModelPlan", "Plan"]
+__all__ = ["DataPlan", "ModelPlan", "Plan", "differences"]
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 

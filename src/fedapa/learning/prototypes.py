@@ -18,11 +18,15 @@ from fedapa.models.model import unit
 from fedapa.payload import Array
 
 __all__ = [
+    "EXPLICIT_ROOMS",
+    "TensorOrArray",
     "aggregate_prototypes",
     "aggregation_weights",
     "class_prototypes",
+    "like",
     "mean_prototypes",
     "pad_prototypes",
+    "tensor",
     "weight_entropy",
 ]
 

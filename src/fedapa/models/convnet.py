@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedapa.models import fast
 from fedapa.models.model import Model
 
-__all__ = ["LargeConvNet4", "MiddleConvNet4", "TinyConvNet4"]
+__all__ = ["ConvEncoder", "LargeConvNet4", "MiddleConvNet4", "TinyConvNet4"]
 
 
 class ConvEncoder(nn.Sequential):

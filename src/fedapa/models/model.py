@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Model", "batch_norm_arrays", "nearest_prototype", "unit"]
+__all__ = ["SHORTEST", "Model", "batch_norm_arrays", "nearest_prototype", "unit"]
 
 SHORTEST = 1e-8
 """A vector below this length has no direction."""
