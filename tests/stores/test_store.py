@@ -12,7 +12,7 @@ import pytest
 
 from fedapa.errors import DataError
 from fedapa.stores.append import append_store
-from fedapa.stores.store import Store, write_store
+from fedapa.stores.store import Store, noted, write_store
 from tests.conftest import MakeStore
 
 
@@ -320,3 +320,12 @@ except OSError as error:
     assert ended.stdout == f"[Errno 27] File too large: '{path}'\n"
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_attributes_that_hdf5_cannot_read_are_named() -> None:
+    class Damaged:
+        def items(self) -> None:
+            raise RuntimeError("ran off end of input buffer while decoding")
+
+    with pytest.raises(DataError, match=r"rooms\.h5: its attributes are damaged \(ran off end"):
+        noted(Damaged(), "rooms.h5")  # type: ignore[arg-type]

@@ -37,6 +37,16 @@ __all__ = ["Recording", "Store", "StoreWriter", "begin_store", "noted", "write_s
 
 _FORMAT = "fedapa-rooms"
 _VERSION = 1
+_DAMAGE = (
+    AttributeError,
+    KeyError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What h5py raises at damaged bytes."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +237,7 @@ class Store:
         # h5py speaks of B-trees and symbol tables where a user needs the file and the room.
         try:
             yield
-        except (KeyError, OSError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+        except _DAMAGE as error:
             raise DataError(f"{self.path}: {place}: damaged or incomplete ({error})") from error
 
 
@@ -338,7 +348,10 @@ def begin_store(file: h5py.File) -> None:
 
 def noted(attributes: h5py.AttributeManager, place: str) -> dict[str, Any]:
     """Attributes as plain values: numbers, text, and arrays of numbers."""
-    notes = {name: _plain(value) for name, value in sorted(attributes.items())}
+    try:
+        notes = {name: _plain(value) for name, value in sorted(attributes.items())}
+    except _DAMAGE as error:
+        raise DataError(f"{place}: its attributes are damaged ({error})") from error
     for name, value in notes.items():
         numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
         if not isinstance(value, bool | int | float | str) and not numbers:
