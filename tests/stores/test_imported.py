@@ -7,16 +7,19 @@ import h5py
 import numpy as np
 import pytest
 
+from fedapa.csi.reading import read_chunks
 from fedapa.errors import DataError
 from fedapa.stores.imported import captures
 from fedapa.stores.imported.captures import import_captures
 from fedapa.stores.imported.preparation import Preparation
 from fedapa.stores.imported.sources import sources_by_manifest, sources_by_pattern
+from fedapa.stores.materialise import materialise
 from fedapa.stores.simulated import write_simulated
 from fedapa.stores.simulated_captures import PATTERN, write_simulated_captures
 from fedapa.stores.store import Store
 from fedapa.stores.wical import import_wical
 from fedapa.windows.recipe import Recipe
+from fedapa.windows.stream import Windower
 from tests.csi.capture_bytes import bfee, intel_csi, intel_file, nexmon_file
 
 
@@ -114,6 +117,22 @@ def test_long_files_are_kept_beside_the_store_meanwhile(
             assert one.recordings(room) == other.recordings(room)
             for each in one.recordings(room):
                 np.testing.assert_array_equal(one.read(each, 0, 12), other.read(each, 0, 12))
+
+
+def test_what_is_served_is_what_was_trained_on(tmp_path: Path) -> None:
+    """Windows through the store, and from the capture as it comes, by the room's recipe."""
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1, 300), "cafe/P=2.dat": take(2, 300)})
+    out = tmp_path / "rooms.h5"
+    imported(folder, "{room}/P={count}.dat", out, rate=90.0, low_pass=20.0, gate=0.0)
+    (cafe,) = materialise(out, Recipe(window=40, stride=15, decimate=2, links="stack"))
+    windower = Windower(cafe.recipe)
+    served = []
+    for piece in read_chunks(folder / "cafe" / "P=1.dat", size=5000):
+        served += [*windower.feed(piece)]
+    served += [*windower.finish()]
+    trained = cafe.open()[np.asarray(cafe.recordings) == "P=1"]
+    assert len(trained) > 5
+    assert np.stack(served).tobytes() == trained.tobytes()
 
 
 def test_labels_may_be_categories(tmp_path: Path) -> None:

@@ -172,8 +172,9 @@ def test_a_capture_of_another_receiver_is_refused(simulated: Capture) -> None:
         ({"link_count": 3}, "link_count is 1, the recipe is for 3"),
         ({"subcarriers": (1, 2, 99)}, "has no subcarrier 99"),
     ):
+        fitting = {"device": "simulated", "bandwidth": 20, "subcarriers": (1, 2), "link_count": 1}
         with pytest.raises(DataError, match=words):
-            Windower(Recipe(window=10, **changes)).feed(simulated)
+            Windower(Recipe(window=10, **{**fitting, **changes})).feed(simulated)
 
 
 def test_a_recipe_without_packets_makes_no_windows() -> None:

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,16 @@ from fedapa.csi.subcarriers import live, segments
 from fedapa.errors import DataError
 from fedapa.windows.recipe import EMPTY, Recipe
 
-__all__ = ["Amplitudes", "Cleaner", "LowPass", "Resampler", "band_levels", "clean", "occupied"]
+__all__ = [
+    "Amplitudes",
+    "Cleaner",
+    "LowPass",
+    "Resampler",
+    "band_levels",
+    "clean",
+    "kept_places",
+    "occupied",
+]
 
 _MOST_MADE_UP = 100
 """Packets of an even grid for each one that was recorded."""
@@ -59,18 +69,7 @@ def clean(
         subcarriers: keep these instead, by their centred indices.
     """
     packets = capture.packets
-    if subcarriers is None:
-        # Null subcarriers hold what the receiver left there, up to a thousand times the signal.
-        places = np.flatnonzero(live(capture.device, capture.bandwidth, capture.subcarriers))
-    else:
-        places = np.flatnonzero(np.isin(capture.subcarriers, subcarriers))
-        if len(places) != len(subcarriers):
-            absent = sorted(set(subcarriers) - set(capture.subcarriers.tolist()))
-            raise DataError(
-                f"the capture ({capture.device}, {capture.bandwidth} MHz) has no subcarrier "
-                f"{absent[0] if absent else 'twice'}, the recipe keeps it; use a recipe of this "
-                "receiver"
-            )
+    places = kept_places(capture, subcarriers)
     # Taken, not indexed: its memory is then laid out alike for any number of packets, and sums
     # and absolute values have the same last digits.
     links = math.prod(capture.csi.shape[2:])
@@ -95,7 +94,7 @@ def occupied(capture: Capture, *, gate: float = EMPTY) -> npt.NDArray[np.bool_]:
 
 def band_levels(capture: Capture) -> npt.NDArray[np.float32]:
     """[packets, parts] mean amplitude of the live subcarriers in each 20 MHz part."""
-    places = np.flatnonzero(live(capture.device, capture.bandwidth, capture.subcarriers))
+    places = kept_places(capture, None)
     parts = segments(capture.bandwidth, capture.subcarriers[places])
     links = math.prod(capture.csi.shape[2:])
     levels = [
@@ -105,6 +104,34 @@ def band_levels(capture: Capture) -> npt.NDArray[np.float32]:
         for part in parts
     ]
     return np.stack(levels, axis=1)
+
+
+def kept_places(capture: Capture, kept: tuple[int, ...] | None) -> npt.NDArray[np.int64]:
+    """Where in a capture's subcarriers those lie that are kept; None: all that are live."""
+    names = capture.subcarriers.astype("<i2").tobytes()
+    return _places_of(capture.device, capture.bandwidth, names, kept)
+
+
+@lru_cache(maxsize=256)
+def _places_of(
+    device: str, bandwidth: int, names: bytes, kept: tuple[int, ...] | None
+) -> npt.NDArray[np.int64]:
+    """Remembered: packets may come one by one, and looking places up takes longer than the rest."""
+    subcarriers = np.frombuffer(names, "<i2").astype(np.int16)
+    if kept is None:
+        # Null subcarriers hold what the receiver left there, up to a thousand times the signal.
+        places = np.flatnonzero(live(device, bandwidth, subcarriers))
+    else:
+        places = np.flatnonzero(np.isin(subcarriers, kept))
+        if len(places) != len(kept):
+            absent = sorted(set(kept) - set(subcarriers.tolist()))
+            raise DataError(
+                f"the capture ({device}, {bandwidth} MHz) has no subcarrier "
+                f"{absent[0] if absent else 'twice'}, the recipe keeps it; use a recipe of this "
+                "receiver"
+            )
+    places.setflags(write=False)
+    return places
 
 
 class Resampler:
@@ -328,7 +355,7 @@ class Cleaner:
 
     def feed(self, capture: Capture) -> Iterator[Amplitudes]:
         """The amplitudes that are settled by these packets."""
-        self._check(capture)
+        self.check(capture)
         cleaned = clean(capture, gate=self._recipe.gate, subcarriers=self._recipe.subcarriers)
         self._dropped += Counter(cleaned.dropped)
         if self._resampler is None:
@@ -354,7 +381,7 @@ class Cleaner:
         else:
             yield from self._low_pass.feed(even)
 
-    def _check(self, capture: Capture) -> None:
+    def check(self, capture: Capture) -> None:
         """Refuse packets of another receiver than the recipe's."""
         recipe = self._recipe
         pairs = {

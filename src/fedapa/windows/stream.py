@@ -8,6 +8,7 @@ counter all go through here. A recording in one go::
     windows = [*windower.feed(capture), *windower.finish()]
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedapa.csi.capture import Capture
-from fedapa.csi.subcarriers import live
 from fedapa.errors import DataError
-from fedapa.windows.clean import Amplitudes, Cleaner
+from fedapa.windows.clean import Amplitudes, Cleaner, kept_places
 from fedapa.windows.recipe import Recipe
 
 __all__ = ["Windower", "Windows", "window_fault", "window_starts", "window_width"]
@@ -92,6 +92,8 @@ class Windower:
             packets: the next piece of a capture; or of stored amplitudes, which were cleaned,
                 resampled and filtered when they were stored.
         """
+        if isinstance(packets, Capture):
+            self._cleaner.check(packets)
         subcarriers, links = _shape(packets, self.recipe)
         width = window_width(subcarriers, links, self.recipe)
         if self._width and width != self._width:
@@ -202,10 +204,7 @@ def _shape(packets: Capture | Amplitudes, recipe: Recipe) -> tuple[int, int]:
     """Subcarriers and links that are left of packets after cleaning."""
     if isinstance(packets, Amplitudes):
         return packets.amplitude.shape[1], packets.amplitude.shape[2]
-    links = packets.csi.shape[2] * packets.csi.shape[3]
-    if recipe.subcarriers is not None:
-        return len(recipe.subcarriers), links
-    return int(live(packets.device, packets.bandwidth, packets.subcarriers).sum()), links
+    return len(kept_places(packets, recipe.subcarriers)), math.prod(packets.csi.shape[2:])
 
 
 def _selected(amplitude: _Rows, recipe: Recipe) -> _Rows:
