@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-fast fuzz check format bench results wheel clean
+.PHONY: help setup demo test test-fast fuzz check format bench pages wheel clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,16 +48,8 @@ format: setup  ## let ruff mend what it can
 bench: setup  ## measure
 	$(BIN)/python -m benchmarks
 
-results: setup  ## tables and picture of docs/results, from the results.json files there
-	$(BIN)/python -m fedapa.report.inserted docs/results/*.md
-	$(BIN)/python -m fedapa.report.overview docs/results/overview.png \
-	  "Simulated rooms, equal nets=simulated/table1:statistical" \
-	  "The same made anew, equal nets=simulated-again/table1:statistical" \
-	  "Simulated rooms, nets that differ=simulated/table1:model" \
-	  "The same made anew, nets that differ=simulated-again/table1:model" \
-	  "WiAR, equal nets=wiar/table1:statistical" \
-	  "WiAR, nets that differ=wiar-long/table1:model" \
-	  "Wi-CaL=wical/table1:features"
+pages: setup  ## docs/algorithms.md, tables and overview of docs/results, made anew
+	$(BIN)/python -m pages
 
 wheel: setup  ## dist/fedapa-*.whl
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .

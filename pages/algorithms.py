@@ -1,8 +1,7 @@
 """The made parts of docs/algorithms.md: what the files in src/fedapa/algorithms say of themselves.
 
 The page says ``<!-- made: overview -->``, ``variants`` or ``files``, and what stands between that
-and ``<!-- end -->`` is made anew from the classes and their docstrings by ``python -m
-pages.algorithms``.
+and ``<!-- end -->`` is made anew from the classes and their docstrings by ``make pages``.
 """
 
 import ast
@@ -107,7 +106,8 @@ def _about(kind: type[Algorithm]) -> str:
     said = said[len(kind.title) + 2 :] if said.startswith(f"{kind.title}: ") else said
     heading = f"### {kind.title} (`{kind.name}`)\n\n{said[0].upper()}{said[1:]}\n"
     meanings = _meanings(kind)
-    base = next((cls for cls in kind.__mro__[1:] if "name" in vars(cls)), Algorithm)
+    above = [cls for cls in kind.__mro__[1:] if issubclass(cls, Algorithm)]
+    base = next((cls for cls in above if "name" in vars(cls)), Algorithm)
     inherited = [key for key in settings_of(kind) if _meanings(base).get(key) == meanings[key]]
     own = {key: value for key, value in settings_of(kind).items() if key not in inherited}
     table = ""
@@ -155,7 +155,3 @@ _PARTS: Mapping[str, Callable[[], str]] = {
     "variants": _variants,
     "files": _one_by_one,
 }
-
-
-if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text()))

@@ -110,7 +110,7 @@ def test_every_algorithm_and_every_setting_is_on_its_page() -> None:
 
 
 def test_the_page_of_algorithms_is_what_their_files_say() -> None:
-    """Made anew it is the same; if not, ``python -m pages.algorithms`` and look at what changed."""
+    """Made anew it is the same; if not, ``make pages`` and look at what changed."""
     text = PAGE.read_text()
     assert filled(text) == text
     assert "| `contrast` | 1 | μ; 0 is FedAvg. |" in filled(

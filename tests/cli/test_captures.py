@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedapa.report.waterfall import draw_waterfall
+from fedapa.report.figures.data import draw_waterfall
 from fedapa.stores.store import Store
 from tests.cli.test_cli import fedapa, one_sentence
 from tests.conftest import hear_ctrl_c

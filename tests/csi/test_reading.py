@@ -270,7 +270,8 @@ def test_a_stream_of_something_else_ends_in_an_error():
 
 def test_reading_needs_neither_torch_nor_matplotlib():
     code = (
-        "import sys, fedapa, fedapa.report.captures, fedapa.stores.wical; fedapa.read_capture; "
+        "import sys, fedapa, fedapa.report.tables.captures, fedapa.stores.wical; "
+        "fedapa.read_capture; "
         "assert not {'torch', 'matplotlib'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -20,7 +20,6 @@ from fedapa.experiments.experiment import (
     Case,
     Experiment,
     Nets,
-    horizons,
 )
 from fedapa.experiments.experiment import algorithms as cases_of
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
@@ -30,7 +29,7 @@ from fedapa.federation.plan import DataPlan, Plan
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.processes import Progress
-from fedapa.report.sheets import caption
+from fedapa.report.captions import caption
 from fedapa.stores.simulated_rooms import preset_of
 from tests.conftest import MakeStore
 
@@ -115,8 +114,8 @@ def test_smaller_windows_are_as_many(make_store: MakeStore):
 
 
 def test_horizons_are_a_quarter_half_all_and_long():
-    assert horizons(Base("quick")) == [8, 15, 30, 120]
-    assert horizons(Base("quick", rounds=12, long_rounds=0)) == [3, 6, 12]
+    assert Base("quick").horizons == [8, 15, 30, 120]
+    assert Base("quick", rounds=12, long_rounds=0).horizons == [3, 6, 12]
     assert Base("quick", rounds=12).plan.algorithm["warm_rounds"] == 3
     with pytest.raises(PlanError, match="must be more than the 30 rounds"):
         _ = Base("quick", long_rounds=20).longest
@@ -328,6 +327,9 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
     fewer = replace(experiment, cases=lambda _: cases_of("local"))
     with pytest.raises(RunError, match="also holds fedapa;"):
         conduct(fewer, base, seeds=2, out=tmp_path / "cut", resume=True)
+    for less in (Base("smoke", rounds=3, long_rounds=0), Base("smoke", rounds=3, long_rounds=5)):
+        with pytest.raises(RunError, match="also holds local to round 6 in setting tiny, fedapa"):
+            conduct(experiment, less, seeds=2, out=tmp_path / "cut", resume=True)
     # Another experiment there finds its runs done: nothing is left to do.
     began = {path: path.stat().st_mtime_ns for path in (tmp_path / "cut" / "runs").iterdir()}
     shutil.copytree(tmp_path / "cut" / "runs", tmp_path / "new" / "runs")

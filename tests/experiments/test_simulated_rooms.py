@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedapa.experiments.difficulty import difficulty, difficulty_sheet, window_statistics
-from fedapa.experiments.fig4 import distribution, distribution_sheet, planned
+from fedapa.experiments.difficulty import difficulty, difficulty_table, window_statistics
+from fedapa.experiments.fig4 import distribution, distribution_table, planned
 from fedapa.randomness import Key
-from fedapa.report.pictures import distribution_figure, save
+from fedapa.report.figures.data import distribution_figure
+from fedapa.report.style import save
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.simulated_rooms import preset_of
 from tests.cli.test_cli import fedapa, one_sentence
@@ -73,11 +74,9 @@ def test_fig4_of_real_rooms_does_not_say_simulated(make_store: MakeStore, tmp_pa
     assert found.windows == {"cafe": {0: 12, 1: 12, 2: 12}, "hall": {0: 12, 2: 12}}
     closer = distribution(make_store(name="again.h5"), window=16, stride=8)
     assert closer.windows["hall"] == {0: 21, 2: 21}  # 7 in each of the 3 takes of 64 packets
-    assert "SIMULATED" not in distribution_sheet(found).note
-    picture = distribution_figure(
-        found.windows, found.labels, caption=found.caption, synthetic=False
-    )
-    save(picture, tmp_path / "a.svg")
+    assert "SIMULATED" not in distribution_table(found).note
+    figure = distribution_figure(found.windows, found.labels, found.caption)
+    save(figure, tmp_path / "a.svg")
     assert "SIMULATED" not in (tmp_path / "a.svg").read_text()
 
 
@@ -99,4 +98,4 @@ def test_simple_models_beat_chance_and_are_far_from_perfect_on_held_out_takes() 
     assert chance + 0.05 < mean("recording", "linear") < 0.6
     assert chance + 0.1 < mean("recording", "forest") < 0.7
     assert mean("random", "forest") > mean("recording", "forest") + 0.05
-    assert "SIMULATED" in difficulty_sheet(scores, "quick", synthetic=True).note
+    assert "SIMULATED" in difficulty_table(scores, "quick", synthetic=True).note

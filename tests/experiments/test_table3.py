@@ -10,7 +10,7 @@ from fedapa.experiments.table3 import (
     Cost,
     Sizes,
     communication,
-    communication_sheet,
+    communication_table,
     formulas,
 )
 from tests.cli.test_cli import fedapa
@@ -27,7 +27,7 @@ def test_the_papers_numbers(costs: dict[str, Cost]) -> None:
     for name in ("fedavg", "caring", "wifederated"):
         assert costs[name].by_formula == 3_709_984
     assert costs["fedapa"].by_formula == 150_528
-    sheet = communication_sheet(costs)
+    sheet = communication_table(costs)
     rows = {row[0]: row for row in sheet.rows}
     assert rows["FedAvg"][2] == "3,710"
     assert rows["FedAPA"][2] == "150.53"

@@ -1,9 +1,14 @@
 """Results made by hand: figures that a test can derive, and names that trouble every format."""
 
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from fedapa import Plan, run
 from fedapa.evaluation.results import Outcome, Results, Row, Setting
+from fedapa.federation.run import Run
+from tests.conftest import MakeStore
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ROOMS = ("50 % café", "hall_2 & <lab>")
@@ -215,3 +220,29 @@ def participation() -> Results:
         data=data(),
     )
     return results([swept], parameter="participation ρ")
+
+
+def plan_of(store: Path, algorithm: str, rounds: int = 3) -> Plan:
+    """A plan whose run takes a second."""
+    return Plan(
+        rounds=rounds,
+        data={"file": str(store), "window": 16, "split": "random"},
+        model={"architecture": "middle", "width": 8},
+        algorithm=algorithm,
+    )
+
+
+_trained: dict[str, Path] = {}
+
+
+def trained(make_store: MakeStore, folder: Path) -> dict[str, Run]:
+    """Local and FedAPA on two small SIMULATED rooms, trained once and copied into ``folder``."""
+    if not _trained:
+        store = make_store(name="trained.h5", synthetic=True)
+        for name in ("local", "fedapa"):
+            out = store.parent / "trained" / name
+            run(plan_of(store, name), out=out, workers=0)
+            _trained[name] = out
+    for name, source in _trained.items():
+        shutil.copytree(source, folder / name)
+    return {name: Run.load(folder / name) for name in _trained}

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedapa.experiments import credibility
 from fedapa.randomness import Key
 from fedapa.simulator.channel import SUBCARRIER_SPACING, Channel, Radio, shadow
 from fedapa.simulator.delays import DelayGrid
@@ -19,6 +18,7 @@ from fedapa.simulator.room import (
     mirrors,
     reflection,
 )
+from pages import credibility
 
 NO_FURNITURE = Scatterers(np.empty((0, 3)), np.empty(0))
 

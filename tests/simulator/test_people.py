@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fedapa.errors import PlanError
-from fedapa.experiments import credibility
 from fedapa.randomness import Key
 from fedapa.simulator.people import MOTION_RATE, Body, Crowd, Motion, crowd_of
+from pages import credibility
 
 SCENE = credibility.scene_of("conference room")
 

@@ -7,11 +7,11 @@ import numpy.typing as npt
 import pytest
 
 from fedapa.errors import PlanError
-from fedapa.experiments import credibility
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Radio
 from fedapa.simulator.receiver import Receiver, schedule
 from fedapa.simulator.recording import Scene, record
+from pages import credibility
 
 Seen = tuple[npt.NDArray[np.complex64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from fedapa.errors import DataError, PlanError, RunError
-from fedapa.experiments import credibility
 from fedapa.processes import Progress
 from fedapa.simulator.room import Walls
 from fedapa.stores import simulated_rooms
@@ -30,6 +29,7 @@ from fedapa.stores.simulated_rooms import (
 )
 from fedapa.stores.store import Store
 from fedapa.toml import read_toml
+from pages import credibility
 
 
 def digest(path: Path) -> str:

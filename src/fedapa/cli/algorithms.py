@@ -13,7 +13,7 @@ def algorithms(as_json: Json = False) -> None:
     """
     from fedapa.algorithms import find, names, summary_of
     from fedapa.algorithms.algorithm import settings_of
-    from fedapa.report.tables import Sheet, rich_table
+    from fedapa.report.tables.table import Table, rich_table
 
     kinds = {name: find(name) for name in names()}
     if as_json:
@@ -32,7 +32,7 @@ def algorithms(as_json: Json = False) -> None:
         return
     headings = ["Name", "What", "What travels", "Source"]
     rows = [[name, summary_of(kind), kind.travels, kind.citation] for name, kind in kinds.items()]
-    print_out(rich_table(Sheet("Algorithms", headings, rows, text_columns=4)))
+    print_out(rich_table(Table("Algorithms", headings, rows, text_columns=4)))
     for name, kind in kinds.items():
         settings = ", ".join(f"{key} = {value}" for key, value in settings_of(kind).items())
         print_out(f"{name}: {settings or 'no settings of its own'}")

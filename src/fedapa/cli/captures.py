@@ -37,7 +37,8 @@ def inspect(
 
     Example: fedapa inspect kitchen.pcap --plot
     """
-    from fedapa.report.captures import inspection_table
+    from fedapa.report.tables.captures import inspection_table
+    from fedapa.report.tables.table import rich_table
     from fedapa.windows.inspection import inspect_capture
 
     if out is not None and not plot:
@@ -54,7 +55,7 @@ def inspect(
         try:
             inspections.append(inspect_capture(path, chip=chip, salvage=salvage, window=window))
             if plot:
-                from fedapa.report.waterfall import draw_waterfall
+                from fedapa.report.figures.data import draw_waterfall
 
                 figure = (out or path.parent) / f"{path.name}.png"
                 draw_waterfall(path, figure, chip=chip, salvage=salvage)
@@ -66,7 +67,7 @@ def inspect(
         print_json({"files": [inspection.as_dict() for inspection in inspections]})
     elif not as_json:
         for inspection in inspections:
-            print_out(inspection_table(inspection))
+            print_out(rich_table(inspection_table(inspection)))
     if complaints:
         fail("\nfedapa: ".join(complaints))
 
@@ -119,7 +120,8 @@ def import_(
 
     Example: fedapa import captures --pattern '{room}/{day}/P={count}.pcap' --out rooms.h5
     """
-    from fedapa.report.captures import import_summary, import_table
+    from fedapa.report.tables.captures import import_summary, import_table
+    from fedapa.report.tables.table import rich_table
     from fedapa.stores.imported.captures import import_captures
     from fedapa.stores.imported.preparation import Preparation
     from fedapa.stores.imported.sources import (
@@ -186,7 +188,7 @@ def import_(
     if as_json:
         print_json({"out": str(out), "unmatched": len(unmatched), **import_summary(rows)})
         return
-    print_out(import_table(rows))
+    print_out(rich_table(import_table(rows)))
     if unmatched:
         print_out(
             f"{len(unmatched)} files do not fit the pattern and were left alone, "

@@ -166,7 +166,7 @@ def reproduce_fig4(
     without: WithoutRooms = None,
     change: Changes = None,
     out: Annotated[
-        Path, typer.Option(help="Directory of the experiments, or a picture: .png, .svg or .pdf.")
+        Path, typer.Option(help="Directory of the experiments, or a figure: .png, .svg or .pdf.")
     ] = Path("runs/reproduce"),
     as_json: Json = False,
 ) -> None:
@@ -175,12 +175,12 @@ def reproduce_fig4(
     Example: fedapa reproduce fig4 --preset paper --out fig4.png
     """
     from fedapa.experiments.reproduce import fig4
-    from fedapa.report.pictures import picture_kind
+    from fedapa.report.style import figure_kind
 
     # A directory may be called "v0.1".
-    picture = out if out.suffix[1:].isalpha() and not out.is_dir() else None
-    if picture is not None:
-        picture_kind(picture)
+    figure = out if out.suffix[1:].isalpha() and not out.is_dir() else None
+    if figure is not None:
+        figure_kind(figure)
     # The simulator's own name for the rooms of preset paper.
     base = base_of(
         "paper" if preset == "six-rooms" else preset,
@@ -192,7 +192,7 @@ def reproduce_fig4(
         only=only,
         without=without,
     )
-    _print_counted(fig4(base, out, picture=picture), as_json)
+    _print_counted(fig4(base, out, file=figure), as_json)
 
 
 def _print_counted(made: "Reproduced", as_json: bool) -> None:
@@ -294,8 +294,8 @@ def reproduce_difficulty(
     """
     from dataclasses import asdict
 
-    from fedapa.experiments.difficulty import difficulty, difficulty_sheet
-    from fedapa.report.tables import rich_table
+    from fedapa.experiments.difficulty import difficulty, difficulty_table
+    from fedapa.report.tables.table import rich_table
     from fedapa.stores.simulated import simulated_store
     from fedapa.stores.store import Store
 
@@ -307,22 +307,7 @@ def reproduce_difficulty(
         return
     with Store(store) as opened:
         synthetic = opened.synthetic
-    print_out(rich_table(difficulty_sheet(scores, store.name, synthetic=synthetic)))
-
-
-@reproduce.command("simulator")
-def reproduce_simulator(
-    out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("docs/figures"),
-) -> None:
-    """The pictures of docs/simulator.md: what the simulator does, beside what physics says.
-
-    Example: fedapa reproduce simulator --out docs/figures
-    """
-    from fedapa.experiments.simulator import write_pictures
-
-    with shown_progress() as show:
-        for path in write_pictures(out, show=show):
-            print_out(str(path))
+    print_out(rich_table(difficulty_table(scores, store.name, synthetic=synthetic)))
 
 
 def _as_typed() -> str:
@@ -339,15 +324,15 @@ def _path_name(word: str) -> str:
 
 
 def _print_reproduced(done: "list[Reproduced]", as_json: bool) -> None:
-    from fedapa.report.tables import rich_table
+    from fedapa.report.tables.table import rich_table
 
     if as_json:
         print_json({experiment.name: experiment.summary for experiment in done})
         return
     for experiment in done:
-        for sheet in experiment.sheets:
-            print_out(rich_table(sheet))
+        for table in experiment.tables:
+            print_out(rich_table(table))
         for sentence in experiment.sentences:
             print_out(sentence)
-        what = "Page with tables and figures" if experiment.page.suffix == ".html" else "Picture"
+        what = "Page with tables and figures" if experiment.page.suffix == ".html" else "Figure"
         print_out(f"{what}: {experiment.page}")

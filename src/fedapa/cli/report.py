@@ -19,12 +19,8 @@ def report(
 
     Example: fedapa report runs/local-0 runs/fedapa-0 --out report.html
     """
-    from fedapa.federation.run import Run
-    from fedapa.report.page import write_page
-    from fedapa.report.tables import check_comparable
+    from fedapa.report.page import write_run_page
+    from fedapa.report.runs import load_runs
 
-    loaded = [Run.load(path) for path in runs]
-    for path, other in zip(runs[1:], loaded[1:], strict=True):
-        check_comparable(runs[0], loaded[0], path, other)
-    write_page(out, loaded, title=title)
+    write_run_page(out, load_runs(runs), title=title)
     print_out(f"Page: {out}")

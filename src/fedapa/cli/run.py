@@ -1,13 +1,16 @@
 """``fedapa run`` and ``fedapa demo``: rooms learn together, and what came of it is printed."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedapa.cli.options import Json, OnlyRooms, WithoutRooms, Workers, assignment, given_only
 from fedapa.cli.output import print_json, print_out
 from fedapa.cli.progress import shown_progress
+
+if TYPE_CHECKING:
+    from fedapa.evaluation.results import Results
 
 __all__ = ["demo", "run"]
 
@@ -27,12 +30,10 @@ def demo(
     Example: fedapa demo --out runs/demo
     """
     from fedapa.experiments.demo import demo as run_demo
-    from fedapa.report.tables import comparison, per_room, rich_table
 
     with shown_progress() as show:
-        runs, page = run_demo(out, seed=seed, rounds=rounds, workers=workers, show=show)
-    print_out(rich_table(per_room(runs)))
-    print_out(rich_table(comparison(runs)))
+        results, page = run_demo(out, seed=seed, rounds=rounds, workers=workers, show=show)
+    _print_results(results)
     print_out("The rooms are SIMULATED: this shows the software, not how well it counts in yours.")
     print_out(f"Page with the curves: {page}")
 
@@ -96,7 +97,7 @@ def run(
     from fedapa.experiments.presets import preset as preset_values
     from fedapa.federation.plan import Plan
     from fedapa.federation.run import run as carry_out
-    from fedapa.report.tables import comparison, per_room, rich_table
+    from fedapa.report.runs import results_of
     from fedapa.toml import read_toml
 
     given = read_toml(plan) if plan is not None else {}
@@ -131,9 +132,19 @@ def run(
     if as_json:
         print_json({"out": str(folder), **finished.summary})
         return
-    print_out(rich_table(per_room([finished])))
-    print_out(rich_table(comparison([finished])))
+    _print_results(results_of([finished], title="")[0])
     print_out(f"Everything about this run: {folder}")
+
+
+def _print_results(results: "Results") -> None:
+    """Rooms, then methods, after all rounds."""
+    from fedapa.report.tables.comparison import overall, rooms
+    from fedapa.report.tables.table import rich_table
+
+    for setting in results.settings:
+        shown = [row.name for row in setting.rows if row.group != "blind"]
+        print_out(rich_table(rooms(setting, shown)))
+        print_out(rich_table(overall(setting)))
 
 
 def _get_workers_ready() -> None:

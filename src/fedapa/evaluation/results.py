@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from fedapa.errors import RunError
+from fedapa.evaluation.metrics import METRICS
 from fedapa.evaluation.record import LAST, average, over_rooms, scored_rounds
 from fedapa.files import write_text
 
@@ -27,9 +28,15 @@ __all__ = [
     "Row",
     "Setting",
     "Spread",
+    "data_kind",
+    "horizons_of",
     "outcome_at",
     "paired",
+    "reached",
+    "running_mean",
     "spread",
+    "still_gaining",
+    "student_t",
 ]
 
 FORMAT = 1
@@ -39,6 +46,12 @@ CONFIDENCE = 0.95
 _TIE = 1e-6
 STANDSTILL = 0.005
 """Half a point: a curve that rises by less from its third quarter to its last has stopped."""
+_GROUPS = ("paper", "more", "control", "sweep", "blind")
+
+
+def data_kind(synthetic: bool) -> str:
+    """SIMULATED or real: what every table, figure and file says of its data."""
+    return "SIMULATED" if synthetic else "real"
 
 
 @dataclass(frozen=True)
@@ -74,15 +87,18 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(float(found.mean()), deviation, len(found))
 
 
+def student_t(seeds: int) -> float:
+    """Half the interval of a mean over so many seeds, in its standard errors."""
+    return float(special.stdtrit(seeds - 1, (1 + CONFIDENCE) / 2))
+
+
 def paired(first: Sequence[float], second: Sequence[float]) -> Paired:
     """The difference first − second, pair by pair: d̄ ± t(0.975, n − 1)·s/√n."""
     difference = np.asarray(first, np.float64) - np.asarray(second, np.float64)
     number, mean = len(difference), float(difference.mean())
     if number < 2:
         return Paired(mean, None, None, number)
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, number - 1)) * float(
-        difference.std(ddof=1) / math.sqrt(number)
-    )
+    half = student_t(number) * float(difference.std(ddof=1) / math.sqrt(number))
     return Paired(mean, mean - half, mean + half, number)
 
 
@@ -104,10 +120,18 @@ class Outcome:
     scored: Sequence[int] | None = None
     """The rounds whose score is the row's own, where not every round is (fine-tuned copies)."""
 
+    over_rooms: Sequence[float] = field(default_factory=list)
+    """The accuracy's standard deviation over rooms after each round, where it was kept."""
+
     @property
     def rounds(self) -> int:
         """How many it ran."""
         return len(self.bytes)
+
+    @property
+    def commits(self) -> list[str]:
+        """What made it, each once."""
+        return [commit for commit in self.commit.split(", ") if commit]
 
 
 @dataclass(frozen=True)
@@ -117,12 +141,19 @@ class Row:
     name: str
     title: str
     group: str
-    """"paper", "more" (algorithms that the paper does not compare), "control", "blind", "sweep"."""
+    """"paper", "more" (algorithms that the paper does not compare), "control", "blind", "sweep".
+
+    In sweeps with several lines it is the line's name.
+    """
     outcomes: Sequence[Outcome]
     value: float | str | None = None
     """The swept parameter's, in sweeps."""
     moves: bool = True
     """Whether its bytes mean anything: blind rows and pooled training move no messages."""
+
+    def curves(self, metric: str = "accuracy") -> list[Sequence[float]]:
+        """One curve a seed, of those that have one."""
+        return [curve for outcome in self.outcomes if len(curve := outcome.curve.get(metric, ()))]
 
     def metrics(self, horizon: int, metric: str) -> list[float] | None:
         """One figure a seed; none where a run is shorter or the metric does not exist."""
@@ -156,6 +187,49 @@ class Setting:
     def row(self, name: str) -> Row | None:
         """A row by its name."""
         return next((row for row in self.rows if row.name == name), None)
+
+    @property
+    def ordered(self) -> list[Row]:
+        """Rows by group: the paper's methods, more of them, controls, blind ones last."""
+        places = {group: place for place, group in enumerate(_GROUPS)}
+        return sorted(self.rows, key=lambda row: places.get(row.group, places["sweep"]))
+
+    @property
+    def lines(self) -> dict[str, list[Row]]:
+        """Rows with values by group: one line of a sweep each, several where selections differ."""
+        lines: dict[str, list[Row]] = {}
+        for row in self.rows:
+            if row.value is not None:
+                lines.setdefault(row.group, []).append(row)
+        return lines
+
+    @property
+    def counts_people(self) -> bool:
+        """Whether classes are numbers of people, so that errors have a size."""
+        return all(isinstance(label, int) for label in self.data["classes"])
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of its runs."""
+        return sorted({outcome.seed for row in self.rows for outcome in row.outcomes})
+
+    @property
+    def commits(self) -> list[str]:
+        """The commits its runs were made from, each once."""
+        outcomes = [outcome for row in self.rows for outcome in row.outcomes]
+        return sorted({commit for outcome in outcomes for commit in outcome.commits})
+
+    def horizon_label(self, horizon: int) -> str:
+        """A horizon with its share of the rounds: "8 (¼)", "15 (½)", "30 (all)", "120 (long)"."""
+        if horizon == self.rounds:
+            return f"{horizon} (all)"
+        shares = sorted(
+            ((self.rounds / 4, "¼"), (self.rounds / 2, "½")), key=lambda it: abs(horizon - it[0])
+        )
+        for exact, name in shares:
+            if horizon in (math.floor(exact), math.ceil(exact)):
+                return f"{horizon} ({name})"
+        return f"{horizon} (long)" if horizon > self.rounds else str(horizon)
 
     def against(
         self, row: Row, other: Row, horizon: int, metric: str = "accuracy"
@@ -206,26 +280,36 @@ class Results:
     @property
     def commits(self) -> list[str]:
         """The commits its runs were made from, each once."""
-        return sorted(
-            {
-                commit
-                for setting in self.settings
-                for row in setting.rows
-                for outcome in row.outcomes
-                for commit in outcome.commit.split(", ")
-                if commit
-            }
-        )
+        return sorted({commit for setting in self.settings for commit in setting.commits})
 
     def save(self, path: Path) -> None:
         """Write them as JSON, whole or not at all."""
         document = {"format": FORMAT, "data": self.kind, **asdict(self)}
         write_text(path, json.dumps(_rounded(document), indent=None, sort_keys=True) + "\n")
 
+    def summary(self) -> dict[str, Any]:
+        """For scripts: setting → row → horizon → metric → mean and deviation over seeds."""
+        settings = {
+            setting.name: {
+                row.name: {
+                    str(horizon): {
+                        metric: asdict(spread(values))
+                        for metric in METRICS
+                        if (values := row.metrics(horizon, metric)) is not None
+                    }
+                    for horizon in setting.horizons
+                }
+                for row in setting.rows
+            }
+            for setting in self.settings
+        }
+        split = " and ".join(sorted({setting.data["split"] for setting in self.settings}))
+        return {"data": self.kind, "split": split, "seeds": list(self.seeds), "settings": settings}
+
     @property
     def kind(self) -> str:
         """SIMULATED or real."""
-        return "SIMULATED" if self.synthetic else "real"
+        return data_kind(self.synthetic)
 
     @classmethod
     def load(cls, path: Path) -> "Results":
@@ -239,6 +323,11 @@ class Results:
             return cls(**document)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path}: holds no results ({error}); make them again") from error
+
+
+def horizons_of(rounds: int, longest: int | None = None) -> list[int]:
+    """A quarter, half and all of the rounds, and the long horizon, each once."""
+    return sorted({max(1, round(rounds / 4)), max(1, round(rounds / 2)), rounds, longest or rounds})
 
 
 def outcome_at(

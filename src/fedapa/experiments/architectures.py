@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from fedapa.models.build import build_model
 from fedapa.models.cost import count_parameters, flops, layers
 from fedapa.randomness import Key
-from fedapa.report.tables import Sheet
+from fedapa.report.tables.table import Table
 
-__all__ = ["architectures", "layer_sheet"]
+__all__ = ["architectures", "layer_table"]
 
 _TITLES = {
     "tiny": "TinyConvNet4",
@@ -41,13 +41,13 @@ def architectures(
     return found
 
 
-def layer_sheet(
+def layer_table(
     *,
     classes: int = 20,
     width: int = 256,
     window: Sequence[int] = (1000, 242),
     rooms_named: str = "",
-) -> Sheet:
+) -> Table:
     """The nets layer by layer: channels and shapes as the paper's table has them, and totals."""
     nets = _nets(window)
     columns = {
@@ -70,7 +70,7 @@ def layer_sheet(
     rows.append(["parameters", "", *(f"{totals[net]['parameters']:,}" for net in nets)])
     rows.append(["MFLOPs per window", "", *(f"{totals[net]['mflops']:.2f}" for net in nets)])
     shape = " × ".join(map(str, window))
-    return Sheet(
+    return Table(
         title="Architectures" + (f", for {rooms_named}" if rooms_named else ""),
         headings=["Layer", "Kind", *(_TITLES[net] for net in nets)],
         rows=rows,

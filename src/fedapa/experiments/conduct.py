@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,9 @@ from fedapa import processes
 from fedapa.algorithms import find
 from fedapa.algorithms.algorithm import settings_of
 from fedapa.errors import PlanError, RosterError, RunError
-from fedapa.evaluation.metrics import METRICS
 from fedapa.evaluation.record import LAST, dump
-from fedapa.evaluation.results import Outcome, Results, Row, Setting, outcome_at
-from fedapa.experiments.experiment import MODEL, Base, Case, Experiment, Nets, horizons
+from fedapa.evaluation.results import Results, Row, Setting
+from fedapa.experiments.experiment import MODEL, Base, Experiment, Nets
 from fedapa.federation import rounds
 from fedapa.federation.cohort import number_of
 from fedapa.federation.engines.in_process import InProcess
@@ -38,6 +37,7 @@ from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
 from fedapa.processes import Show, available_cores, unseen
+from fedapa.report.runs import Runs, scored_rounds, setting_of
 from fedapa.stores.simulated_rooms import preset_hash, preset_of
 from fedapa.stores.store import Store
 from fedapa.toml import read_toml
@@ -47,22 +47,10 @@ __all__ = ["Conducted", "conduct", "folder_name", "holds_features", "refuse_resu
 
 @dataclass(frozen=True, eq=False)
 class Conducted:
-    """A carried out experiment."""
+    """A carried out experiment: its results, and the runs behind them."""
 
-    experiment: Experiment
     results: Results
-    folders: Mapping[tuple[str, str, int], Path]
-    """(setting, row, seed) → the run's folder."""
-    file: str | None = None
-    """Where the data lies now; a run may have been made when it lay elsewhere."""
-
-    @cached_property
-    def runs(self) -> dict[tuple[str, str, int], Run]:
-        """The runs themselves."""
-        found = {key: Run.load(folder) for key, folder in self.folders.items()}
-        if self.file is None:
-            return found
-        return {key: replace(each, plan=_by(each.plan, self.file)) for key, each in found.items()}
+    runs: Runs
 
 
 def conduct(
@@ -105,14 +93,12 @@ def conduct(
             missing[folders[key]] = _as_begun(folders[key], plan)
     if not resume:
         _refuse_leftovers(out, experiment, missing)
-    _refuse_less(out, experiment, base, seeds)
+    _refuse_less(out / experiment.name / "results.json", plans)
     _check(missing.values(), show)
     missing = {folder: _begin_with_shorter(folder, plan) for folder, plan in missing.items()}
     _carry_out(missing, available_cores() if workers is None else max(1, workers), show)
-    settings = [
-        _setting(experiment, base, nets, folders, seeds=seeds, out=out)
-        for nets in experiment.settings
-    ]
+    runs = {key: Run.load(folder) for key, folder in folders.items()}
+    settings = [_setting(experiment, base, nets, runs, out) for nets in experiment.settings]
     results = Results(
         experiment=experiment.name,
         title=experiment.title,
@@ -124,13 +110,29 @@ def conduct(
         notes=[
             *experiment.notes,
             *_notes(experiment, base),
-            *_unequal(experiment, base, folders),
+            *_unequal(settings, runs),
             *_who_takes_part(experiment, base, len(settings[0].data["rooms"])),
         ],
     )
     (out / experiment.name).mkdir(parents=True, exist_ok=True)
     results.save(out / experiment.name / "results.json")
-    return Conducted(experiment, results, folders, base.file)
+    if base.file is not None:  # a run may have been made when its data lay elsewhere
+        runs = {key: replace(done, plan=_by(done.plan, base.file)) for key, done in runs.items()}
+    return Conducted(results, runs)
+
+
+def _setting(experiment: Experiment, base: Base, nets: Nets, runs: Runs, out: Path) -> Setting:
+    """A setting with the results of its runs."""
+    rounds, marks = base.plan.rounds, base.horizons
+    empty = Setting(nets.name, nets.title, rounds, marks, [], {}, reference=experiment.reference)
+    cases = [
+        (
+            Row(case.name, experiment.title_of(case), case.group, [], value=case.value),
+            [done for key, done in runs.items() if key[:2] == (nets.name, case.name)],
+        )
+        for case in experiment.cases(base.plan)
+    ]
+    return setting_of(empty, cases, below=out)
 
 
 def _by(plan: Plan, file: str) -> Plan:
@@ -253,23 +255,27 @@ def _refuse_leftovers(out: Path, experiment: Experiment, missing: Mapping[Path, 
         )
 
 
-def _refuse_less(out: Path, experiment: Experiment, base: Base, seeds: int) -> None:
-    """Refuse to replace results by those of fewer seeds, settings or methods: they would be lost.
+def _refuse_less(path: Path, plans: Mapping[tuple[str, str, int], Plan]) -> None:
+    """Refuse to replace results by those of fewer seeds, settings, methods or rounds.
 
-    Values of a sweep may change, with the rounds for one.
+    They would be lost. Values of a sweep may change, with the rounds for one.
     """
-    path = out / experiment.name / "results.json"
     if not path.is_file():
         return
     found = Results.load(path)
-    asked = {nets.name for nets in experiment.settings}
+    asked, cases, seeds = (set(names) for names in zip(*plans, strict=True))
     lost = [setting.name for setting in found.settings if setting.name not in asked]
-    cases = {case.name for case in experiment.cases(base.plan)}
     rows = [row for setting in found.settings for row in setting.rows if row.group != "blind"]
     # "fedproto.nearest" is another net of case "fedproto".
     methods = {row.name.partition(".")[0] for row in rows if row.value is None}
     lost += sorted(methods - cases)
-    lost += [f"seed {seed}" for seed in found.seeds if seed >= seeds]
+    lost += [f"seed {seed}" for seed in found.seeds if seed not in seeds]
+    for setting in found.settings:
+        for row in setting.rows:
+            wanted = plans.get((setting.name, row.name, 0))
+            ran = max(outcome.rounds for outcome in row.outcomes)
+            if wanted is not None and ran > wanted.rounds:
+                lost.append(f"{row.name} to round {ran} in setting {setting.name}")
     if lost:
         raise RunError(
             f"{path}: also holds {', '.join(lost)}; ask for at least as much, or choose another "
@@ -352,46 +358,7 @@ def _one(document: Mapping[str, Any], folder: Path) -> bytes:
     return b""  # what it made lies in its folder
 
 
-# ---- from runs to results -----------------------------------------------------------------------
-
-
-def _setting(
-    experiment: Experiment,
-    base: Base,
-    nets: Nets,
-    folders: Mapping[tuple[str, str, int], Path],
-    *,
-    seeds: int,
-    out: Path,
-) -> Setting:
-    marks = horizons(base)
-    rows: list[Row] = []
-    data: Mapping[str, Any] = {}
-    blind: list[Mapping[str, Any]] = []
-    for case in experiment.cases(base.plan):
-        runs = [Run.load(folders[nets.name, case.name, seed]) for seed in range(seeds)]
-        if not rows:
-            # A file by its name: where it lay is nobody's business who reads the results.
-            data = {**runs[0].data, "source": runs[0].data["source"].rpartition("/")[2]}
-            blind = [each.summary["blind"] for each in runs]
-        rows.append(_row(experiment, case, runs, marks, out))
-        # Beside a fine-tuned copy stands the merged net, which FedAvg's row shows.
-        tuned = _scored_rounds(runs[0].plan) is not None
-        seconds = set() if tuned else set.intersection(*(_seconds(each) for each in runs))
-        for second in sorted(seconds):
-            rows.append(_row(experiment, case, runs, marks, out, second=second))
-    for name, title in (("constant", "Always the commonest class"), ("prior", "Class frequencies")):
-        rows.append(_blind_row(name, title, blind, marks))
-    longest = max((outcome.rounds for row in rows for outcome in row.outcomes), default=0)
-    return Setting(
-        name=nets.name,
-        title=nets.title,
-        rounds=base.plan.rounds,
-        horizons=[mark for mark in marks if mark <= longest],
-        rows=rows,
-        data=data,
-        reference=experiment.reference,
-    )
+# ---- what results say beside their figures ------------------------------------------------------
 
 
 def _notes(experiment: Experiment, base: Base) -> list[str]:
@@ -399,7 +366,7 @@ def _notes(experiment: Experiment, base: Base) -> list[str]:
     cases = experiment.cases(base.plan)
     plans = [experiment.plan(base, nets, case, 0) for case in cases for nets in experiment.settings]
     kinds = {find(plan.algorithm["name"]) for plan in plans}
-    tuned = sorted({plan.build().title for plan in plans if _scored_rounds(plan) is not None})
+    tuned = sorted({plan.build().title for plan in plans if scored_rounds(plan) is not None})
     said = []
     mixed = any(nets.architecture == MODEL.architecture for nets in experiment.settings)
     if mixed and any(case.one_net for case in cases):
@@ -416,25 +383,19 @@ def _notes(experiment: Experiment, base: Base) -> list[str]:
     return [*said, *sorted({kind.remark for kind in kinds} - {""})]
 
 
-def _scored_rounds(plan: Plan) -> Sequence[int] | None:
-    """Where another net is scored in between, as with fine-tuned copies: the rounds that count."""
-    return plan.build().scored_rounds(plan.rounds)
-
-
-def _unequal(
-    experiment: Experiment, base: Base, folders: Mapping[tuple[str, str, int], Path]
-) -> list[str]:
+def _unequal(settings: Sequence[Setting], runs: Runs) -> list[str]:
     """Rows whose windows are not as many as those of the first: said, not hidden."""
     said = []
-    for nets in experiment.settings:
+    for setting in settings:
         numbers = {}
-        for case in experiment.cases(base.plan):
-            rooms = Run.load(folders[nets.name, case.name, 0]).data["rooms"].values()
-            whole = sum(room["train"] + room["validation"] + room["test"] for room in rooms)
-            numbers[experiment.title_of(case)] = whole
+        for row in setting.rows:
+            if (done := runs.get((setting.name, row.name, 0))) is not None:
+                rooms = done.data["rooms"].values()
+                whole = sum(room["train"] + room["validation"] + room["test"] for room in rooms)
+                numbers[row.title] = whole
         if len(set(numbers.values())) > 1:
             told = "; ".join(f"{title}: {number}" for title, number in numbers.items())
-            said.append(f"{nets.title}: the rows have different windows and splits ({told}).")
+            said.append(f"{setting.title}: the rows have different windows and splits ({told}).")
     return said
 
 
@@ -451,107 +412,3 @@ def _who_takes_part(experiment: Experiment, base: Base, rooms: int) -> list[str]
         for share in sorted({plan.participation for plan in plans} - {1.0})
     )
     return [f"Rooms that take part in a round: {told}."] if told else []
-
-
-def _row(
-    experiment: Experiment,
-    case: Case,
-    runs: Sequence[Run],
-    marks: Sequence[int],
-    out: Path,
-    *,
-    second: str = "",
-) -> Row:
-    title = experiment.title_of(case)
-    kind = find(runs[0].plan.algorithm["name"])
-    return Row(
-        name=f"{case.name}.{second}" if second else case.name,
-        title=f"{title} ({second})" if second else title,
-        group=case.group,
-        outcomes=[_outcome(each, marks, out, second) for each in runs],
-        value=case.value,
-        moves=not kind.pools,
-    )
-
-
-def _outcome(finished: Run, marks: Sequence[int], out: Path, second: str) -> Outcome:
-    records = [_record(record, second) for record in finished.records]
-    scored = _scored_rounds(finished.plan)
-    moved = [
-        sum(entry["bytes_up"] + entry["bytes_down"] for entry in record["rooms"].values())
-        for record in finished.records
-    ]
-    at = {str(mark): outcome_at(records, mark, scored) for mark in marks}
-    return Outcome(
-        seed=finished.plan.seed,
-        run=str(finished.folder.relative_to(out)),
-        commit=", ".join(_commits(finished)),
-        curve={
-            metric: [record["mean"][metric] for record in records]
-            for metric in METRICS
-            if metric in records[0]["mean"]
-        },
-        bytes=[sum(moved[: number + 1]) for number in range(len(moved))],
-        at={mark: found for mark, found in at.items() if found is not None},
-        scored=scored,
-    )
-
-
-def _commits(finished: Run) -> list[str]:
-    """The commit it was begun with, and those it was gone on with."""
-    made = (finished.environment, *finished.environment.get("resumed", []))
-    return list(dict.fromkeys(str(each["commit"]) for each in made))
-
-
-def _record(record: Mapping[str, Any], second: str) -> Mapping[str, Any]:
-    """A record as it is, or with a second net's figures in place of the first's."""
-    if not second:
-        return record
-    rooms = {
-        room: {
-            metric: entry[f"{second}.{metric}"]
-            for metric in METRICS
-            if f"{second}.{metric}" in entry
-        }
-        for room, entry in record["rooms"].items()
-    }
-    mean = {
-        metric: sum(entry[metric] for entry in rooms.values()) / len(rooms)
-        for metric in METRICS
-        if all(metric in entry for entry in rooms.values())
-    }
-    return {"round": record["round"], "rooms": rooms, "mean": mean}
-
-
-def _seconds(finished: Run) -> set[str]:
-    """Second nets that were scored in every round, e.g. FedProto's nearest prototype."""
-    keys = [set(entry) for record in finished.records for entry in record["rooms"].values()]
-    return {
-        key.removesuffix(".accuracy")
-        for key in set.intersection(*keys)
-        if key.endswith(".accuracy")
-    }
-
-
-def _blind_row(
-    name: str, title: str, blind: Sequence[Mapping[str, Any]], marks: Sequence[int]
-) -> Row:
-    outcomes = [
-        Outcome(
-            seed=seed,
-            run="",
-            commit="",
-            curve={},
-            bytes=[],
-            at={
-                str(mark): {
-                    "mean": found[name]["mean"],
-                    "std": found[name]["std"],
-                    "rooms": found[name].get("rooms", {}),  # older runs do not tell them
-                }
-                for mark in marks
-            },
-        )
-        for seed, found in enumerate(blind)
-    ]
-    return Row(name, title, "blind", outcomes, moves=False)

@@ -6,11 +6,12 @@ there are few. Which of the two leads, and by how much, is what the page shows.
 
 from pathlib import Path
 
+from fedapa.evaluation.results import Results
 from fedapa.experiments.presets import preset
 from fedapa.federation.plan import Plan
-from fedapa.federation.run import Run, run
+from fedapa.federation.run import run
 from fedapa.processes import Show, unseen
-from fedapa.report.page import write_page
+from fedapa.report.page import write_run_page
 
 __all__ = ["demo"]
 
@@ -24,8 +25,8 @@ def demo(
     rounds: int | None = None,
     workers: int | None = None,
     show: Show = unseen,
-) -> tuple[list[Run], Path]:
-    """Run both algorithms into ``out`` (going on where an earlier demo stopped); runs and page."""
+) -> tuple[Results, Path]:
+    """Run both algorithms into ``out``, or go on where an earlier demo stopped; results, page."""
     runs = []
     for algorithm in _ALGORITHMS:
         plan = Plan.of(
@@ -35,5 +36,5 @@ def demo(
         )
         runs.append(run(plan, out=out / algorithm, resume=True, workers=workers, show=show))
     page = out / "index.html"
-    write_page(page, runs, title="FedAPA demo: six simulated rooms learn to count people")
-    return runs, page
+    title = "FedAPA demo: six simulated rooms learn to count people"
+    return write_run_page(page, runs, title=title), page

@@ -16,14 +16,15 @@ import numpy.typing as npt
 from fedapa.errors import DataError
 from fedapa.processes import Progress, Show, unseen
 from fedapa.randomness import Key
-from fedapa.report.tables import Sheet
+from fedapa.report.captions import source_text
+from fedapa.report.tables.table import Table
 from fedapa.stores.materialise import recording_windows
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import SplitKind, split_windows
 
-__all__ = ["Score", "difficulty", "difficulty_sheet", "window_statistics"]
+__all__ = ["Score", "difficulty", "difficulty_table", "window_statistics"]
 
 Single: TypeAlias = npt.NDArray[np.float32]
 
@@ -172,7 +173,7 @@ def _scores(name: str, room: _Room, split: SplitKind, length: int, seed: int) ->
     return found
 
 
-def difficulty_sheet(scores: Sequence[Score], source: str, *, synthetic: bool) -> Sheet:
+def difficulty_table(scores: Sequence[Score], source: str, *, synthetic: bool) -> Table:
     """Accuracy and error by room, one pair of columns a split and model."""
     pairs = list(dict.fromkeys((score.split, score.model) for score in scores))
     rooms = list(dict.fromkeys(score.room for score in scores))
@@ -189,10 +190,10 @@ def difficulty_sheet(scores: Sequence[Score], source: str, *, synthetic: bool) -
         accuracy, error = np.mean([s.accuracy for s in mine]), np.mean([s.mae for s in mine])
         means.append(f"{100 * accuracy:.0f} % · {error:.1f}")
     rows.append(["mean", f"{100 * np.mean([score.chance for score in scores]):.0f} %", *means])
-    mark = "SIMULATED · " if synthetic else ""
-    return Sheet(
+    return Table(
         "Simple models: accuracy · mean absolute error in people",
         ["Room", "Commonest", *(f"{split} {model}" for split, model in pairs)],
         rows,
-        note=f"{mark}{source}; 'nearest' looks at raw windows, the others at statistics",
+        note=f"{source_text(source, synthetic=synthetic)}; 'nearest' looks at raw windows, the "
+        "others at statistics",
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedapa.algorithms import find
 from fedapa.errors import PlanError, nearest
-from fedapa.evaluation.results import REFERENCE
+from fedapa.evaluation.results import REFERENCE, horizons_of
 from fedapa.experiments.presets import preset as preset_values
 from fedapa.federation.plan import Plan
 
@@ -24,7 +24,6 @@ __all__ = [
     "Experiment",
     "Nets",
     "algorithms",
-    "horizons",
 ]
 
 
@@ -107,6 +106,11 @@ class Base:
                 "of the comparison, or 0 for none"
             )
         return self.long_rounds
+
+    @property
+    def horizons(self) -> list[int]:
+        """Where results are seen: a quarter, half and all of the rounds, and the long horizon."""
+        return horizons_of(self.plan.rounds, self.longest)
 
 
 @dataclass(frozen=True)
@@ -195,13 +199,6 @@ def _refuse_decided(change: Mapping[str, Any]) -> None:
                 f"{key}: cannot be set for a whole experiment; it has options for seeds, "
                 "algorithms, nets and data, or use 'fedapa run'"
             )
-
-
-def horizons(base: Base) -> list[int]:
-    """A quarter, half and all of the rounds, and the long one, each once."""
-    rounds = base.plan.rounds
-    found = {max(1, round(rounds / 4)), max(1, round(rounds / 2)), rounds, base.longest or rounds}
-    return sorted(found)
 
 
 def algorithms(*names: str) -> list[Case]:

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedapa.errors import DataError
-from fedapa.report.tables import Sheet
+from fedapa.report.captions import source_text
+from fedapa.report.tables.table import Table
 from fedapa.stores.simulated_rooms import Preset
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.stream import window_starts
 
-__all__ = ["Distribution", "distribution", "distribution_sheet", "planned"]
+__all__ = ["Distribution", "distribution", "distribution_table", "planned"]
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,8 @@ class Distribution:
     @property
     def caption(self) -> str:
         """What was counted, in words."""
-        kind = "SIMULATED data" if self.synthetic else "real data"
         cut = f"windows of {self.window} packets" if self.window else "feature vectors"
-        return f"{kind}: {self.source} · {cut}"
+        return f"{source_text(self.source, synthetic=self.synthetic)} · {cut}"
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -94,7 +94,7 @@ def planned(preset: Preset) -> Distribution:
     return Distribution(f"simulated rooms '{preset.name}'", preset.window, True, windows)
 
 
-def distribution_sheet(found: Distribution) -> Sheet:
+def distribution_table(found: Distribution) -> Table:
     """One row a room, one column a label, and totals."""
     rows = [
         [
@@ -104,7 +104,7 @@ def distribution_sheet(found: Distribution) -> Sheet:
         ]
         for room, counts in found.windows.items()
     ]
-    return Sheet(
+    return Table(
         "Windows by room and "
         + (
             "class" if any(isinstance(label, str) for label in found.labels) else "number of people"

@@ -2,15 +2,17 @@
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from fedapa.evaluation.metrics import METRICS
-from fedapa.evaluation.results import Results, spread
-from fedapa.experiments.architectures import architectures, layer_sheet
+from matplotlib.figure import Figure
+
+from fedapa.evaluation.results import data_kind
+from fedapa.evaluation.verdict import verdict
+from fedapa.experiments.architectures import architectures, layer_table
 from fedapa.experiments.conduct import (
     Conducted,
     conduct,
@@ -18,22 +20,22 @@ from fedapa.experiments.conduct import (
     refuse_results,
 )
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
-from fedapa.experiments.fig4 import distribution, distribution_sheet, planned
+from fedapa.experiments.fig4 import distribution, distribution_table, planned
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
-from fedapa.experiments.table3 import PAPER, Sizes, communication, communication_sheet
+from fedapa.experiments.table3 import PAPER, Sizes, communication, communication_table
 from fedapa.experiments.windows import WINDOWS
 from fedapa.federation.participant import introduce
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import describe, prepare_rooms
 from fedapa.files import write_text
 from fedapa.processes import Progress, Show, unseen
-from fedapa.report.figures import svg
-from fedapa.report.markup import frame, html_table, latex, markdown
-from fedapa.report.pictures import distribution_figure, save
-from fedapa.report.sheets import horizons, overall, sweep, verdict
-from fedapa.report.study import write_index, write_study
-from fedapa.report.tables import Sheet
+from fedapa.report.captions import source_text
+from fedapa.report.figures.data import distribution_figure
+from fedapa.report.page import Report, write_index, write_report
+from fedapa.report.style import save
+from fedapa.report.tables.comparison import horizons, overall
+from fedapa.report.tables.table import Table
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.simulated_rooms import preset_of
 from fedapa.stores.store import Store
@@ -50,18 +52,10 @@ __all__ = [
 ]
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    each.name: each
-    for each in (
-        TABLE1,
-        TABLE2,
-        FIG6,
-        FIG7,
-        FIG8A,
-        FIG8B,
-        FIG9A,
-        FIG9B,
-        PARTICIPATION,
-        WINDOWS,
+    experiment.name: experiment
+    for experiment in (
+        *(TABLE1, TABLE2, FIG6, FIG7, FIG8A, FIG8B, FIG9A, FIG9B),
+        *(PARTICIPATION, WINDOWS),
     )
 }
 
@@ -72,7 +66,7 @@ class Reproduced:
 
     name: str
     title: str
-    sheets: Sequence[Sheet]
+    tables: Sequence[Table]
     page: Path
     summary: Mapping[str, Any]
     """For scripts: where from, and setting → row → horizon → metric → mean and deviation."""
@@ -94,7 +88,7 @@ def _beside_the_paper(experiment: Experiment) -> Experiment:
     best = _papers()["best"].get(experiment.name)
     if best is None:
         return experiment
-    said = f"The paper finds {best} best, on private data; it shows a picture, no numbers."
+    said = f"The paper finds {best} best, on private data; it shows a figure, no numbers."
     return replace(experiment, notes=(*experiment.notes, said))
 
 
@@ -156,125 +150,86 @@ def _all(settings: Sequence[str] | None, *, features: bool) -> list[Experiment]:
 def shown(conducted: Conducted, out: Path) -> Reproduced:
     """Write an experiment's tables, figures and page, and gather what a terminal shows."""
     results = conducted.results
-    page = write_study(
-        out / results.experiment,
-        results,
-        conducted.runs,
-        published=published(results.experiment),
-    )
-    sheets, sentences = [], []
+    folder = out / results.experiment
+    page = write_report(folder, results, conducted.runs, published=published(results.experiment))
+    tables, sentences = [], []
     for setting in results.settings:
-        if results.parameter:
-            sheets.append(sweep(results, setting))
-            continue
-        sheets += [overall(setting, setting.rounds), horizons(setting)]
-        found = (verdict(setting, horizon) for horizon in setting.horizons)
-        sentences += [f"{setting.title}: {each}" for each in found if each is not None]
-    summary = summary_of(results)
-    return Reproduced(results.experiment, results.title, sheets, page, summary, sentences)
+        tables.append(overall(setting, parameter=results.parameter))
+        if not results.parameter:
+            tables.append(horizons(setting))
+            verdicts = (verdict(setting, horizon) for horizon in setting.horizons)
+            sentences += [f"{setting.title}: {said}" for said in verdicts if said is not None]
+    return Reproduced(results.experiment, results.title, tables, page, results.summary(), sentences)
 
 
-def summary_of(results: Results) -> dict[str, Any]:
-    """SIMULATED or real, and setting → row → horizon → metric → mean and deviation over seeds."""
-    return {
-        "data": results.kind,
-        "split": " and ".join(sorted({setting.data["split"] for setting in results.settings})),
-        "seeds": list(results.seeds),
-        "settings": _figures(results),
-    }
+def _sizes(base: Base, show: Show) -> Sizes | None:
+    """Those of the rooms that were asked for; none where they are the paper's own."""
+    if base.preset == "paper" and base.file is None:
+        return None
+    net = "mlp" if holds_features(base.plan.data) else str(STATISTICAL.architecture)
+    # No size depends on the split, and this one can always be made.
+    change = {"model": {"architecture": net}, "data": {"split": "random"}}
+    plan = Plan.of(base.plan.document(), change)
+    prepared = prepare_rooms(plan, show, workers=None)
+    data = describe([introduce(room) for room in prepared], plan)
+    return Sizes(
+        rooms=len(prepared),
+        classes=len(data["classes"]),
+        width=plan.model.width,
+        outputs=len(data["classes"]),
+        architecture=net,
+        shape=tuple(data["window_shape"]),
+        rooms_named=source_text(data["source"], synthetic=data["synthetic"]),
+    )
 
 
-def _figures(results: Results) -> dict[str, Any]:
-    return {
-        setting.name: {
-            row.name: {
-                str(horizon): {
-                    metric: asdict(spread(values))
-                    for metric in METRICS
-                    if (values := row.metrics(horizon, metric)) is not None
-                }
-                for horizon in setting.horizons
-            }
-            for row in setting.rows
-        }
-        for setting in results.settings
-    }
-
-
-@dataclass(frozen=True)
-class _RoomSizes:
-    """What a table of sizes needs to know of rooms."""
-
-    rooms: int
-    classes: int
-    width: int
-    shape: tuple[int, ...]
-    caption: str
-
-    @staticmethod
-    def of(base: Base, show: Show) -> "_RoomSizes | None":
-        """Those of the rooms that were asked for; none where they are the paper's own."""
-        if base.preset == "paper" and base.file is None:
-            return None
-        net = "mlp" if holds_features(base.plan.data) else STATISTICAL.architecture
-        # No size depends on the split, and this one can always be made.
-        change = {"model": {"architecture": net}, "data": {"split": "random"}}
-        plan = Plan.of(base.plan.document(), change)
-        prepared = prepare_rooms(plan, show, workers=None)
-        data = describe([introduce(room) for room in prepared], plan)
-        kind = "SIMULATED data" if data["synthetic"] else "real data"
-        return _RoomSizes(
-            rooms=len(prepared),
-            classes=len(data["classes"]),
-            width=plan.model.width,
-            shape=tuple(data["window_shape"]),
-            caption=f"{kind}: {data['source'].rpartition('/')[2]}",
-        )
+def _counted(
+    name: str,
+    count: Callable[[Sizes | None], tuple[Table, dict[str, Any]]],
+    sizes: Sizes | None,
+    out: Path,
+) -> Reproduced:
+    """What is counted at the paper's sizes, and at those of other rooms where some are given."""
+    table, values = count(None)
+    tables = [table]
+    if sizes is not None:
+        table, here = count(sizes)
+        tables.append(table)
+        values = {"paper": values, "rooms": {"data": sizes.rooms_named, **here}}
+    return _written(name, tables, values, out)
 
 
 def table3(base: Base, out: Path, show: Show = unseen) -> Reproduced:
-    """Communication at the paper's sizes, and at those of other rooms where some are given."""
-    costs = communication()
-    sheets, values = [communication_sheet(costs)], _plain(costs)
-    if found := _RoomSizes.of(base, show):
-        flat = len(found.shape) == 1
-        sizes = Sizes(
-            rooms=found.rooms,
-            classes=found.classes,
-            width=found.width,
-            outputs=found.classes,
-            architecture="mlp" if flat else "large",
-            shape=found.shape if flat else PAPER.shape,
-            rooms_named=found.caption,
-        )
-        here = communication(sizes)
-        sheets.append(communication_sheet(here, sizes))
-        values = {"paper": values, "rooms": {"data": found.caption, **_plain(here)}}
-    return _written("table3", sheets, values, out)
+    """Communication."""
+
+    def count(sizes: Sizes | None) -> tuple[Table, dict[str, Any]]:
+        costs = communication(sizes or PAPER)
+        table = communication_table(costs, sizes or PAPER)
+        return table, {name: asdict(cost) for name, cost in costs.items()}
+
+    sizes = _sizes(base, show)
+    if sizes is not None and len(sizes.shape) > 1:
+        sizes = replace(sizes, shape=PAPER.shape)  # messages do not depend on it
+    return _counted("table3", count, sizes, out)
 
 
 def nets(
     base: Base, out: Path, show: Show = unseen, *, classes: int = 20, width: int = 256
 ) -> Reproduced:
-    """The architectures as the paper counts them, and for other rooms where some are given."""
-    values: dict[str, Any] = architectures(classes=classes, width=width)
-    sheets = [layer_sheet(classes=classes, width=width)]
-    if found := _RoomSizes.of(base, show):
-        here: dict[str, Any] = {
-            "classes": found.classes,
-            "width": found.width,
-            "window": found.shape,
-        }
-        sheets.append(layer_sheet(**here, rooms_named=found.caption))
-        values = {
-            "paper": values,
-            "rooms": {"data": found.caption, **architectures(**here)},
-        }
-    return _written("architectures", sheets, values, out)
+    """The architectures."""
+
+    def count(sizes: Sizes | None) -> tuple[Table, dict[str, Any]]:
+        about: dict[str, Any] = {"classes": classes, "width": width}
+        if sizes is not None:
+            about = {"classes": sizes.classes, "width": sizes.width, "window": sizes.shape}
+        named = "" if sizes is None else sizes.rooms_named
+        return layer_table(**about, rooms_named=named), dict(architectures(**about))
+
+    return _counted("architectures", count, _sizes(base, show), out)
 
 
-def fig4(base: Base, out: Path, *, picture: Path | None = None) -> Reproduced:
-    """The data distribution: table, picture and page, and the picture by another name if given."""
+def fig4(base: Base, out: Path, *, file: Path | None = None) -> Reproduced:
+    """The data distribution: a table, a figure and a page, or the figure alone as ``file``."""
     data = base.plan.data
     usual = preset_of(data.simulated).window
     as_planned = data.window in (None, usual) and data.stride in (None, usual)
@@ -288,42 +243,34 @@ def fig4(base: Base, out: Path, *, picture: Path | None = None) -> Reproduced:
         with Store(path) as store:
             rooms = data.rooms_of(store)
         found = distribution(path, window=data.window, stride=data.stride, rooms=rooms)
-    drawn = distribution_figure(
-        found.windows, found.labels, caption=found.caption, synthetic=found.synthetic
-    )
+    figure = distribution_figure(found.windows, found.labels, found.caption)
     values = {
-        "data": "SIMULATED" if found.synthetic else "real",
+        "data": data_kind(found.synthetic),
         "source": found.source,
         "window": found.window,
         "windows": found.windows,
     }
-    if picture is not None:
-        save(drawn, picture)
-        sheet = distribution_sheet(found)
-        return Reproduced("fig4", sheet.title, [sheet], picture, {**values, "out": str(picture)})
-    made = _written("fig4", [distribution_sheet(found)], values, out, drawing=svg(drawn))
-    for kind in ("png", "svg"):
-        save(drawn, out / "fig4" / f"fig4.{kind}")
-    return made
-
-
-def _plain(costs: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: asdict(cost) for name, cost in costs.items()}
+    if file is None:
+        return _written("fig4", [distribution_table(found)], values, out, figure=figure)
+    save(figure, file)
+    table = distribution_table(found)
+    return Reproduced("fig4", table.title, [table], file, {**values, "out": str(file)})
 
 
 def _written(
-    name: str, sheets: Sequence[Sheet], values: Mapping[str, Any], out: Path, *, drawing: str = ""
+    name: str,
+    tables: Sequence[Table],
+    values: Mapping[str, Any],
+    out: Path,
+    *,
+    figure: Figure | None = None,
 ) -> Reproduced:
-    """Tables on their own: as data, Markdown, LaTeX and a page."""
-    folder = out / name
-    folder.mkdir(parents=True, exist_ok=True)
+    """What needed no training, as data, Markdown, LaTeX and a page; a second table is of rooms."""
+    folder, title = out / name, tables[0].title
     write_text(folder / "results.json", json.dumps(values, indent=1, sort_keys=True) + "\n")
-    write_text(folder / f"{name}.md", "\n".join(markdown(sheet) for sheet in sheets))
-    write_text(folder / f"{name}.tex", "\n".join(latex(sheet) for sheet in sheets))
-    page = folder / "index.html"
-    title = sheets[0].title
-    figure = f"<figure>{drawing}</figure>" if drawing else ""
-    write_text(
-        page, frame(title, [f"<h1>{title}</h1>", *(html_table(each) for each in sheets), figure])
-    )
-    return Reproduced(name, title, sheets, page, values)
+    report = Report(title, folder)
+    for table, file in zip(tables, (name, f"{name}-rooms"), strict=False):
+        report.table(file, table)
+    if figure is not None:
+        report.figure(name, figure, title)
+    return Reproduced(name, title, tables, report.finish(folder), values)

@@ -24,10 +24,10 @@ from fedapa.models.cost import count_parameters
 from fedapa.models.model import Model
 from fedapa.payload import array_bytes, encode
 from fedapa.randomness import Key
-from fedapa.report.tables import Sheet
+from fedapa.report.tables.table import Table
 from fedapa.rooms.room import Room
 
-__all__ = ["PAPER", "Cost", "Sizes", "communication", "communication_sheet", "formulas"]
+__all__ = ["PAPER", "Cost", "Sizes", "communication", "communication_table", "formulas"]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _exchange(algorithm: Algorithm, room: Room, rooms: int) -> tuple[int, int]:
     return sum(map(array_bytes, messages)), sum(len(encode(message)) for message in messages)
 
 
-def communication_sheet(costs: Mapping[str, Cost], sizes: Sizes = PAPER) -> Sheet:
+def communication_table(costs: Mapping[str, Cost], sizes: Sizes = PAPER) -> Table:
     """The table: formula, what it gives, and what was really exchanged."""
     rows = []
     for name, cost in costs.items():
@@ -163,7 +163,7 @@ def communication_sheet(costs: Mapping[str, Cost], sizes: Sizes = PAPER) -> Shee
             f"{sizes.outputs} outputs), the exchange is real, with BatchNorm statistics where the "
             "net has them, masks and framing"
         )
-    return Sheet(
+    return Table(
         title="Communication per round and room (KB = 1000 B)"
         + (f", sizes of {sizes.rooms_named}" if sizes.rooms_named else ""),
         headings=["Algorithm", "Formula × 4 B", "Formula", "Arrays", "Encoded", "Encoded/arrays"],

@@ -1,54 +1,435 @@
-"""One self-contained HTML page about some runs: no script, no network, prints well."""
+"""The report of results: tables, figures and one page that needs no network and no script.
+
+An experiment's folder gets ``results.md``, a .tex file per table, a .png and an .svg per figure,
+and ``index.html`` with all of it; runs get the same page alone.
+"""
 
 import html
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
+from matplotlib.figure import Figure
+
+from fedapa.errors import FedapaError
+from fedapa.evaluation.results import Results, Setting
+from fedapa.evaluation.verdict import verdict
+from fedapa.federation.plan import Plan
+from fedapa.federation.prepare import GIVEN_ROOMS, prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.files import write_text
-from fedapa.report import figures
-from fedapa.report.markup import SIMULATED, frame, html_table
-from fedapa.report.tables import caption, comparison, per_room, titles
+from fedapa.report.captions import caption, number_of
+from fedapa.report.figures.curves import convergence, room_curves
+from fedapa.report.figures.embedding import embedding_map, embedding_of
+from fedapa.report.figures.rooms import confusion_matrices, room_bars, weights_over_time
+from fedapa.report.figures.sweeps import sweep
+from fedapa.report.runs import Runs, reading, results_of
+from fedapa.report.style import save, svg
+from fedapa.report.tables import comparison
+from fedapa.report.tables.reach import reach
+from fedapa.report.tables.table import Table, html_table, latex, markdown, markdown_text
 
-__all__ = ["write_page"]
+__all__ = ["Report", "write_index", "write_report", "write_run_page"]
 
-
-def write_page(path: Path, runs: Sequence[Run], *, title: str) -> None:
-    """Write the page of runs that share their data."""
-    parts = [
-        f"<h1>{html.escape(title)}</h1>",
-        f'<p class="note">{html.escape(caption(runs[0]))}</p>',
-    ]
-    if any(run.synthetic for run in runs):
-        parts.append(SIMULATED)
-    parts += ["<h2>Comparison</h2>", html_table(comparison(runs))]
-    parts += ["<h2>Accuracy over rounds</h2>", figures.svg(figures.accuracy_curves(runs))]
-    parts.append('<p class="note">The band is ± one standard deviation over rooms.</p>')
-    parts += ["<h2>Room by room</h2>", html_table(per_room(runs))]
-    parts.append(figures.svg(figures.room_curves(runs)))
-    for name, run in zip(titles(runs), runs, strict=True):
-        matrix = figures.weight_matrix(run)
-        if matrix is not None:
-            parts += [
-                f"<h2>Who learns from whom ({html.escape(name)}, last round)</h2>",
-                figures.svg(matrix),
-                '<p class="note">Row i, column j: the weight of room j in the prototype mixture of '
-                "room i (eqn_6), mean over the classes that room i holds.</p>",
-            ]
-    parts += ["<h2>How this was made</h2>", _provenance(runs)]
-    write_text(path, frame(title, parts))
+_FEATURED = ("local", "fedavg", "local-more-epochs", "fedapa-self", "fedapa")
+"""Rows that are shown room by room, where they are there."""
+_CONFUSED = ("local", "fedapa-self", "fedapa")
+_MOST = 5
+_DPI = 160
+_SIMULATED = "SIMULATED rooms."
+_COMPUTED = (
+    "The windows behind these numbers were computed, not measured: they show that the software "
+    "works, not how well people are counted in a real room."
+)
+_OURS = re.compile(
+    r"settings\.tex|[a-z]+-(horizons|overall-\d+|differences(-mae)?|reach|rooms|room-curves|"
+    r"published|sweep|convergence|confusion|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
+)
+"""Files that a report writes."""
 
 
-def _provenance(runs: Sequence[Run]) -> str:
-    items = []
-    for name, run in zip(titles(runs), runs, strict=True):
-        made = run.environment
-        packages = ", ".join(f"{name} {version}" for name, version in made["packages"].items())
-        items.append(
-            f"<li><strong>{html.escape(name)}</strong>: commit "
-            f"<code>{html.escape(made['commit'][:12])}</code>, {html.escape(packages)}, Python "
-            f"{html.escape(made['python'])}, {html.escape(made['processor'])} "
-            f"({made['workers']} workers)<details><summary>plan</summary><pre>"
-            f"{html.escape(run.plan.toml())}</pre></details></li>"
+@dataclass
+class Report:
+    """What is said once and written twice: as a page and as Markdown, with files beside them."""
+
+    title: str
+    folder: Path | None = None
+    """Where tables and figures go as files; none for a page alone."""
+    parts: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    written: set[str] = field(default_factory=set)
+    """Names of the files beside them."""
+
+    def __post_init__(self) -> None:
+        self.heading(1, self.title)
+
+    def heading(self, level: int, text: str) -> None:
+        """A heading of the page or of a part of it."""
+        self.parts.append(f"<h{level}>{html.escape(text)}</h{level}>")
+        self.lines.append(f"{'#' * level} {markdown_text(text)}\n")
+
+    def say(self, text: str, *, note: bool = False) -> None:
+        """A paragraph."""
+        self.parts.append(f"<p{' class=note' if note else ''}>{html.escape(text)}</p>")
+        self.lines.append(f"{markdown_text(text)}\n")
+
+    def simulated(self) -> None:
+        """The warning that rooms were simulated."""
+        self.parts.append(f'<p class="simulated"><strong>{_SIMULATED}</strong> {_COMPUTED}</p>')
+        self.lines.append(f"> **{_SIMULATED}** {_COMPUTED}\n")
+
+    def points(self, texts: Sequence[str]) -> None:
+        """A list; nothing where it is empty."""
+        if texts:
+            items = "".join(f"<li>{html.escape(text)}</li>" for text in texts)
+            self.parts.append(f"<ul>{items}</ul>")
+            self.lines.append("\n".join(f"- {markdown_text(text)}" for text in texts) + "\n")
+
+    def folded(self, summary: str, text: str) -> None:
+        """Text that a reader opens; on the page only."""
+        self.parts.append(
+            f"<details><summary>{html.escape(summary)}</summary><pre>{html.escape(text)}</pre>"
+            "</details>"
         )
-    return f"<ul>{''.join(items)}</ul>"
+
+    def table(self, name: str, table: Table | None) -> None:
+        """A table, where there is one."""
+        if table is None:
+            return
+        self.parts.append(html_table(table))
+        self.lines.append(markdown(table))
+        if self.folder is not None:
+            file = f"{_file_name(name)}.tex"
+            write_text(self.folder / file, latex(table))
+            self.written.add(file)
+
+    def figure(self, name: str, figure: Figure, about: str) -> None:
+        """A figure; ``about`` says what it shows to those who do not see it."""
+        file = _file_name(name)
+        self.parts.append(f"<figure>{svg(figure)}</figure>")
+        self.lines.append(f"![{markdown_text(about)}]({file}.png)\n")
+        if self.folder is not None:
+            for ending in ("png", "svg"):
+                save(figure, self.folder / f"{file}.{ending}", dpi=_DPI)
+                self.written.add(f"{file}.{ending}")
+
+    def page(self, path: Path) -> Path:
+        """Write the page alone."""
+        write_text(path, _frame(self.title, self.parts))
+        return path
+
+    def finish(self, folder: Path) -> Path:
+        """Write page and Markdown, and remove tables and figures of an earlier report."""
+        write_text(folder / "results.md", "\n".join(self.lines))
+        page = self.page(folder / "index.html")
+        for path in folder.iterdir():
+            if path.name not in self.written and _OURS.fullmatch(path.name):
+                path.unlink()
+        return page
+
+
+def _frame(title: str, parts: Sequence[str]) -> str:
+    """A whole page from its parts, which stand between ``<main>`` and ``</main>``."""
+    body = "\n".join(parts)
+    return (
+        "<!doctype html>\n"
+        f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_css()}</style></head><body><main>\n{body}\n</main></body></html>\n"
+    )
+
+
+def _css() -> str:
+    return (resources.files(__package__) / "page.css").read_text().strip()
+
+
+def _file_name(text: str) -> str:
+    """Letters, digits and dashes only."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+# ---- what is written ----------------------------------------------------------------------------
+
+
+def write_report(
+    folder: Path,
+    results: Results,
+    runs: Runs,
+    *,
+    published: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write everything about an experiment into ``folder``; the page's path.
+
+    Args:
+        folder: made where it does not exist.
+        results: of the experiment.
+        runs: what stands behind the results, by (setting name, row name, seed); a part that needs
+            a run which is not there is left out.
+        published: the paper's figures: setting name → row name → {accuracy, macro_f1, mae}.
+    """
+    report = Report(results.title, folder)
+    _fill(report, results, runs, published=published or {})
+    return report.finish(folder)
+
+
+def write_run_page(path: Path, runs: Sequence[Run], *, title: str) -> Results:
+    """Write the page of finished runs that share their data and seed; their results."""
+    results, named = results_of(runs, title=title)
+    report = Report(title)
+    with reading(", ".join(str(run.folder) for run in runs)):
+        # Maps need the runs' data again, which may be long gone; all runs are shown room by room.
+        _fill(report, results, named, published={}, maps=False, most=len(runs))
+    report.page(path)
+    return results
+
+
+def write_index(
+    folder: Path, pages: Mapping[str, tuple[str, Path]], *, title: str = "FedAPA, reproduced"
+) -> Path:
+    """Put several experiments' pages into one file that needs none of them; its path.
+
+    Args:
+        folder: where ``index.html`` goes.
+        pages: name → (title, page that ``write_report`` wrote), in the order to show.
+        title: of the whole.
+    """
+    report = Report(title)
+    entries = "".join(
+        f'<li><a href="#{_file_name(name)}">{html.escape(called)}</a></li>'
+        for name, (called, _) in pages.items()
+    )
+    report.parts.append(f"<nav><ol>{entries}</ol></nav>")
+    for name, (_, page) in pages.items():
+        body = page.read_text().partition("<main>")[2].rpartition("</main>")[0]
+        report.parts.append(f'<section id="{_file_name(name)}">{body}</section>')
+    return report.page(folder / "index.html")
+
+
+# ---- what is said -------------------------------------------------------------------------------
+
+
+def _fill(
+    report: Report,
+    results: Results,
+    runs: Runs,
+    *,
+    published: Mapping[str, Any],
+    maps: bool = True,
+    most: int = _MOST,
+) -> None:
+    """Everything about results; maps need the runs' data again, ``most`` rows have their rooms."""
+    report.say(_about(results), note=True)
+    if results.synthetic:
+        report.simulated()
+    report.points(results.notes)
+    if not results.parameter:
+        report.table("settings", comparison.in_paper_layout(results))
+    parts = [_Part(report, setting, runs, most) for setting in results.settings]
+    for part in parts:
+        report.heading(2, part.setting.title)
+        if part.setting.lines:
+            part.sweep(results)
+        else:
+            part.comparison()
+            part.rooms()
+            if maps:
+                part.maps()
+        part.published(published.get(part.setting.name, {}))
+    report.heading(2, "How this was made")
+    if results.environment:
+        report.points(_facts({**results.environment, "commit": ", ".join(results.commits)}))
+    for part in parts:
+        part.plans(told=not results.environment)
+
+
+def _about(results: Results) -> str:
+    """What was compared with what, in a sentence."""
+    rows = [row for setting in results.settings for row in setting.rows]
+    values = {row.value for row in rows if row.value is not None}
+    what = (
+        f"{number_of(len(values), 'value')} of {results.parameter}"
+        if results.parameter
+        else f"{len({row.name for row in rows})} methods and controls"
+    )
+    horizons = sorted({mark for setting in results.settings for mark in setting.horizons})
+    split = sorted({setting.data["split"] for setting in results.settings})
+    return (
+        f"{f'Preset {results.preset}: ' if results.preset else ''}{what} in "
+        f"{number_of(len(results.settings), 'setting')} with "
+        f"{number_of(len(results.seeds), 'seed')} ({', '.join(map(str, results.seeds))}), split "
+        f"{' and '.join(split)}, seen after {', '.join(map(str, horizons))} rounds. A figure is "
+        f"the mean of the last {results.averaged} rounds up to there"
+        f"{', or of all where there were fewer,' if horizons[0] < results.averaged else ','} on "
+        f"test windows, never a best round. Data: {results.kind}."
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One setting of some results, and where it is told."""
+
+    report: Report
+    setting: Setting
+    runs: Runs
+    most: int
+
+    def table(self, name: str, table: Table | None) -> None:
+        self.report.table(f"{self.setting.name}-{name}", table)
+
+    def figure(self, name: str, figure: Figure, about: str) -> None:
+        self.report.figure(f"{self.setting.name}-{name}", figure, f"{about}, {self.setting.title}")
+
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        return {row.name: row.title for row in self.setting.rows}
+
+    @cached_property
+    def featured(self) -> list[str]:
+        """A few rows, those that matter first, in the order of the tables."""
+        able = [
+            row.name
+            for row in self.setting.ordered
+            if row.group != "blind" and row.metrics(self.setting.rounds, "accuracy") is not None
+        ]
+        wanted = [name for name in (self.setting.reference, *_FEATURED) if name in able]
+        chosen = list(dict.fromkeys([*wanted, *able]))[: self.most]
+        return [name for name in able if name in chosen]
+
+    def runs_of(self, names: Sequence[str]) -> dict[str, list[Run]]:
+        """Row name → its runs, of rows that have any."""
+        found: dict[str, list[Run]] = {}
+        for name in names:
+            row = self.setting.row(name)
+            for outcome in [] if row is None else row.outcomes:
+                run = self.runs.get((self.setting.name, name, outcome.seed))
+                if run is not None:
+                    found.setdefault(name, []).append(run)
+        return found
+
+    def comparison(self) -> None:
+        """A comparison of methods: the verdict, all figures, differences, curves."""
+        setting = self.setting
+        verdicts = [verdict(setting, horizon) for horizon in setting.horizons]
+        self.report.points([sentence for sentence in verdicts if sentence is not None])
+        self.report.heading(3, "Accuracy at every horizon")
+        self.table("horizons", comparison.horizons(setting))
+        self.report.heading(3, "All metrics")
+        for horizon in setting.horizons:
+            self.table(f"overall-{horizon}", comparison.overall(setting, horizon))
+        self.differences("accuracy", "mae")
+        if (table := reach(setting)) is not None:
+            self.report.heading(3, "Rounds and bytes to reach an accuracy")
+            self.table("reach", table)
+        self.curves()
+
+    def sweep(self, results: Results) -> None:
+        """A sweep: the parameter against the metrics, then how each value got there."""
+        self.figure("sweep", sweep(results, self.setting), results.parameter)
+        parameter = results.parameter or "value"
+        self.table("sweep", comparison.overall(self.setting, parameter=parameter))
+        if len(self.setting.horizons) > 1:
+            self.report.heading(3, "Accuracy at every horizon")
+            self.table("horizons", comparison.horizons(self.setting))
+        self.differences("accuracy")
+        self.curves()
+
+    def differences(self, *metrics: str) -> None:
+        if self.setting.row(self.setting.reference) is not None:
+            self.report.heading(3, "Differences, paired over seeds")
+            for metric in comparison.metrics_of(self.setting, metrics):
+                name = "differences" if metric == "accuracy" else f"differences-{metric}"
+                self.table(name, comparison.differences(self.setting, metric=metric))
+
+    def curves(self) -> None:
+        self.report.heading(3, "Accuracy over rounds")
+        self.figure("convergence", convergence(self.setting), "Accuracy over rounds")
+
+    def rooms(self) -> None:
+        """Room by room, confusion matrices, and the weights between rooms."""
+        setting, titles = self.setting, self.titles
+        self.report.heading(3, "Room by room")
+        self.figure("rooms", room_bars(setting, self.featured), "Accuracy room by room")
+        self.table("rooms", comparison.rooms(setting, self.featured))
+        # Between its points, a row that is scored at some rounds only is another net's.
+        partly = [row.name for row in setting.rows if row.outcomes[0].scored is not None]
+        if found := self.runs_of([name for name in self.featured if name not in partly]):
+            curves = {name: (titles[name], runs) for name, runs in found.items()}
+            about = "Accuracy over rounds, room by room"
+            self.figure("room-curves", room_curves(curves, setting.title), about)
+        wanted = [name for name in dict.fromkeys((*_CONFUSED, setting.reference)) if name in titles]
+        if found := self.runs_of(wanted if len(wanted) > 1 else self.featured[:3]):
+            self.report.heading(3, "Confusion matrices")
+            named = {titles[name]: runs for name, runs in found.items()}
+            self.figure("confusion", confusion_matrices(named, setting.title), "Confusion matrices")
+        # Of the first seed, the reference's first.
+        order = sorted(self.featured, key=lambda name: name != setting.reference)
+        for name, (run, *_) in self.runs_of(order).items():
+            figure = weights_over_time(run, f"{setting.title}. {titles[name]}")
+            if figure is not None:
+                self.report.heading(3, f"Who learns from whom ({titles[name]})")
+                file = "weights" if name == setting.reference else f"weights-{name}"
+                self.figure(file, figure, "Weights between rooms over time")
+
+    def maps(self) -> None:
+        """Embedding maps of Local and the reference, side by side, first seed."""
+        wanted = [name for name in self.titles if name in ("local", self.setting.reference)]
+        found = {
+            self.titles[name]: run
+            for name, (run, *_) in self.runs_of(wanted).items()
+            if run.plan.data.file != GIVEN_ROOMS
+        }
+        if not found:
+            return
+        plan = next(iter(found.values())).plan
+        self.report.heading(3, "Embedding map")
+        try:
+            rooms = prepare_rooms(plan)
+            panels = [embedding_of(run, rooms, title) for title, run in found.items()]
+        except FedapaError as error:  # the numbers above stand without it
+            self.report.say(f"There is no map: {error}.", note=True)
+            return
+        said = (
+            f"{self.setting.title}. t-SNE of the unit-length embeddings of all rooms' test windows "
+            "after each run's last round, and of the class means of their train windows "
+            "(prototypes); distances between far groups mean nothing. "
+            f"{caption(self.setting)} · drawn for seed {plan.seed}"
+        )
+        self.figure("embedding", embedding_map(panels, said), "Embedding map")
+
+    def published(self, figures: Mapping[str, Mapping[str, float]]) -> None:
+        """The paper's numbers in a box of their own."""
+        if figures:
+            self.report.parts.append('<aside class="published">')
+            self.report.heading(3, "Published by the paper, on private data; not ours")
+            self.table("published", comparison.published_table(self.setting, figures))
+            self.report.parts.append("</aside>")
+
+    def plans(self, *, told: bool) -> None:
+        """The plans of the rows that matter; ``told`` what each was made with."""
+        for name, (run, *_) in self.runs_of(self.featured).items():
+            title = f"{self.titles[name]}, {self.setting.title}"
+            if told:
+                self.report.say(f"{title}: {'; '.join(_facts(run.environment))}")
+            # A file by its name: where it lies is nobody's business who reads the page.
+            file = run.plan.data.file and {"file": Path(run.plan.data.file).name}
+            plan = Plan.of(run.plan.document(), {"data": file or {}})
+            self.report.folded(f"Plan of {title}, seed {run.plan.seed}", plan.toml())
+
+
+def _facts(made: Mapping[str, Any]) -> list[str]:
+    """What something was made with."""
+    cores, packages = made.get("cores"), made.get("packages", {})
+    machine = (made.get("processor"), cores and f"{cores} cores", made.get("platform"))
+    facts = {
+        "command": made.get("command"),
+        "commit": made.get("commit"),
+        "machine": " · ".join(str(part) for part in machine if part),
+        "workers": made.get("workers"),
+        "Python": made.get("python"),
+        "packages": ", ".join(f"{name} {version}" for name, version in packages.items()),
+    }
+    return [f"{name}: {value}" for name, value in facts.items() if value not in (None, "")]

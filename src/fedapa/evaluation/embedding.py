@@ -1,10 +1,10 @@
-"""Embeddings of a finished run's test windows, and a map of them in two dimensions.
+"""Embeddings of rooms' test windows by their nets, and where they lie in two dimensions.
 
 Embeddings are compared by their direction, as the method compares them: they are scaled to unit
 length, and t-SNE keeps neighbours beside each other. Distances between far groups mean nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,8 @@ import numpy.typing as npt
 import torch
 from threadpoolctl import threadpool_limits
 
-from fedapa.errors import DataError, RunError
-from fedapa.federation.participant import introduce
-from fedapa.federation.prepare import describe
-from fedapa.federation.run import Run
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Model, unit
-from fedapa.rooms.model_file import read_weights
 from fedapa.rooms.room import Room
 from fedapa.windows.labels import Label
 
@@ -49,20 +44,12 @@ class Embedding:
     prototype_rooms: Sequence[str]
 
 
-def embed(run: Run, prepared: Sequence[Room], title: str) -> Embedding:
-    """The map of a run.
-
-    Args:
-        run: finished, with its nets in its folder.
-        prepared: its rooms, from ``prepare_rooms(run.plan)``.
-        title: what to call it.
-    """
-    if describe([introduce(room) for room in prepared], run.plan)["rooms"] != run.data["rooms"]:
-        raise RunError(f"{run.folder}: its data changed since; no map can be drawn of its nets")
+def embed(prepared: Sequence[Room], nets: Mapping[str, Model], title: str) -> Embedding:
+    """The map of some rooms with their nets, by room name."""
     vectors, labels, rooms = [], [], []
     means, mean_labels, mean_rooms = [], [], []
-    for room in sorted(prepared, key=lambda each: each.name):
-        model = _net(run, room)
+    for room in sorted(prepared, key=lambda room: room.name):
+        model = nets[room.name]
         seen, truth = _test_embeddings(room, model)
         vectors.append(seen)
         labels.append(truth)
@@ -84,18 +71,6 @@ def embed(run: Run, prepared: Sequence[Room], title: str) -> Embedding:
         prototype_labels=np.concatenate(mean_labels),
         prototype_rooms=mean_rooms,
     )
-
-
-def _net(run: Run, room: Room) -> Model:
-    """The room's net as the run left it."""
-    path = run.folder / "models" / f"{room.name}.safetensors"
-    model = room.build()
-    try:
-        weights = read_weights(path)
-        model.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-    except (DataError, RuntimeError) as error:
-        raise RunError(f"{path}: is not the net of room '{room.name}' ({error})") from error
-    return model
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
-"""``fedapa reproduce simulator``: the measurements that say whether the simulator can be believed.
+"""The measurements that say whether the simulator can be believed.
 
-Each function makes one experiment with the simulator and returns numbers; the tests compare them
-with what physics or a publication says, and docs/simulator.md shows them as figures.
+Each function makes one experiment with the simulator and returns numbers. The tests compare them
+with what physics or a publication says; ``python -m pages simulator`` draws them.
 """
 
 from collections.abc import Iterator, Sequence

@@ -8,12 +8,13 @@ import pytest
 
 from fedapa.errors import PlanError
 from fedapa.evaluation.results import Results
-from fedapa.report.inserted import filled
-from fedapa.report.overview import drawn
+from pages.inserted import filled
+from pages.overview import EXPERIMENTS, overview, overview_of
 from tests.report import made
+from tests.report.test_page import check_text
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
-STUDIES = sorted(RESULTS.glob("*/*/results.json"))
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+EXPERIMENTS_THERE = sorted(RESULTS.glob("*/*/results.json"))
 
 
 @pytest.mark.parametrize("name", ["simulated", "wiar", "wical"])
@@ -24,7 +25,7 @@ def test_every_table_on_a_page_is_made_from_the_results(name: str) -> None:
     assert page.count("\n| Method |") + page.count("\n| Against |") <= page.count("<!-- table:")
 
 
-@pytest.mark.parametrize("path", STUDIES, ids=lambda path: "/".join(path.parts[-3:-1]))
+@pytest.mark.parametrize("path", EXPERIMENTS_THERE, ids=lambda path: "/".join(path.parts[-3:-1]))
 def test_committed_results_name_their_data_split_seeds_and_commit(path: Path) -> None:
     results = Results.load(path)
     assert json.loads(path.read_text())["data"] == results.kind
@@ -66,14 +67,36 @@ def test_the_overview_refuses_what_it_cannot_show(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         made.results([each]).save(tmp_path / name / "results.json")
     for words, said in (
-        ([], "no study is named"),
-        (["whole"], "write NAME=STUDY:SETTING"),
+        ([], "no experiment is named"),
+        (["whole"], "write NAME=EXPERIMENT:SETTING"),
         ([f"A=nowhere:{setting.name}"], "results.json: is not there"),
         (["A=whole:modell"], "setting 'modell' is unknown"),
         ([f"A=part:{setting.name}"], "has no row 'fedapa-self'"),
-        ([f"A=whole:{setting.name}"] * 2, "'A': names two studies"),
+        ([f"A=whole:{setting.name}"] * 2, "'A': names two experiments"),
     ):
         with pytest.raises(PlanError, match=said):
-            drawn(tmp_path, words)
-    panels = drawn(tmp_path, [f"A=whole:{setting.name}"]).axes
+            overview_of(tmp_path, words)
+    panels = overview_of(tmp_path, [f"A=whole:{setting.name}"]).axes
     assert [axes.get_title() for axes in panels] == ["against Local", "against Self"]
+
+
+def test_the_overview_shows_differences_with_their_intervals() -> None:
+    setting = made.setting()
+    figure = overview({"These rooms": setting}, ["local"])
+    (axes,) = figure.axes
+    local, ours = setting.row("local"), setting.row("fedapa")
+    assert local is not None
+    assert ours is not None
+    found = [setting.against(ours, local, horizon, "accuracy") for horizon in setting.horizons]
+    points = [line for line in axes.lines if len(line.get_xdata()) == 1]
+    whiskers = [line for line in axes.lines if line.get_linewidth() == 1.2]
+    for each, point, whisker in zip(found, points, whiskers, strict=True):
+        assert each is not None
+        assert point.get_xdata()[0] == pytest.approx(100 * each.mean)
+        assert list(whisker.get_xdata()) == pytest.approx([100 * each.low, 100 * each.high])
+        assert (point.get_markerfacecolor() != "white") == each.is_clear
+    assert {each.is_clear for each in found if each} == {True, False}
+
+
+def test_the_committed_experiments_make_an_overview_without_texts_over_one_another() -> None:
+    check_text(overview_of(RESULTS, EXPERIMENTS))

@@ -1,20 +1,22 @@
-"""Sheets of experiments: figures derived by hand, honest notes, and signs that survive."""
+"""Tables of results: figures derived by hand, honest notes, and signs that survive."""
 
 import re
 from dataclasses import replace
 
 import pytest
 
-from fedapa.report import sheets
-from fedapa.report.markup import html_table, latex, markdown
-from fedapa.report.tables import Sheet, rich_table
+from fedapa.evaluation.verdict import verdict
+from fedapa.report.captions import caption
+from fedapa.report.tables import comparison
+from fedapa.report.tables.reach import reach, target_accuracies
+from fedapa.report.tables.table import Table, html_table, latex, markdown, rich_table
 from tests.report import made
 
 
-def by_title(sheet: Sheet) -> dict[str, list[str]]:
-    assert all(len(row) == len(sheet.headings) for row in sheet.rows)
-    assert sum(width for _, width in sheet.spans) in (0, len(sheet.headings))
-    return {row[0]: list(row[1:]) for row in sheet.rows}
+def by_title(table: Table) -> dict[str, list[str]]:
+    assert all(len(row) == len(table.headings) for row in table.rows)
+    assert sum(width for _, width in table.spans) in (0, len(table.headings))
+    return {row[0]: list(row[1:]) for row in table.rows}
 
 
 def test_overall_is_mean_and_deviation_over_seeds() -> None:
@@ -22,56 +24,56 @@ def test_overall_is_mean_and_deviation_over_seeds() -> None:
 
     FedAvg moves 80 kB a round with two rooms: 40 KB per round and room.
     """
-    sheet = sheets.overall(made.setting(), 20)
-    rows = by_title(sheet)
+    table = comparison.overall(made.setting(), 20)
+    rows = by_title(table)
     assert rows["Local"] == ["60.0 ± 2.0", "55.0 ± 2.0", "0.40 ± 0.02", "80.0 ± 1.0", "0.0"]
     assert rows["FedAvg_100 % & <co>"][-1] == "40.0"
     assert rows["Pooled"][-1] == "–"
-    assert sheet.headings[1:4] == ["Accuracy (%)", "Macro F1 (%)", "MAE (people)"]
+    assert table.headings[1:4] == ["Accuracy (%)", "Macro F1 (%)", "MAE (people)"]
 
 
 def test_groups_are_apart_and_blind_rows_last() -> None:
-    sheet = sheets.overall(made.setting(), 20)
-    assert [row[0] for row in sheet.rows][-1] == "Always the commonest class"
-    assert list(sheet.breaks) == [4, 5, 7]  # 4 of the paper, 1 more, 2 controls, 1 blind
+    table = comparison.overall(made.setting(), 20)
+    assert [row[0] for row in table.rows][-1] == "Always the commonest class"
+    assert list(table.breaks) == [4, 5, 7]  # 4 of the paper, 1 more, 2 controls, 1 blind
 
 
-def test_every_sheet_names_data_split_seeds_rounds_and_commit() -> None:
+def test_every_table_names_data_split_seeds_rounds_and_commit() -> None:
     found = made.results()
     setting = found.settings[0]
-    made_sheets = [
-        sheets.overall(setting, 20),
-        sheets.in_paper_layout(found),
-        sheets.horizons(setting),
-        sheets.differences(setting),
-        sheets.reach(setting),
-        sheets.rooms(setting, 20, ["local", "fedapa"]),
-        sheets.sweep(made.sweep(), made.sweep().settings[0]),
+    made_tables = [
+        comparison.overall(setting, 20),
+        comparison.in_paper_layout(found),
+        comparison.horizons(setting),
+        comparison.differences(setting),
+        reach(setting),
+        comparison.rooms(setting, ["local", "fedapa"]),
+        comparison.overall(made.sweep().settings[0], parameter="width D"),
     ]
-    for sheet in made_sheets:
-        assert sheet is not None
+    for table in made_tables:
+        assert table is not None
         for word in ("SIMULATED", "'made'", "split recording", "seeds 0, 1, 2", "20 rounds"):
-            assert word in sheet.note, (sheet.title, word)
-        assert "commit 0123456789" in sheet.note
-        assert "mean of the last 5" in sheet.note or "means of 5 rounds" in sheet.note
+            assert word in table.note, (table.title, word)
+        assert "commit 0123456789" in table.note
+        assert "mean of the last 5" in table.note or "means of 5 rounds" in table.note
 
 
 def test_real_data_is_called_real_and_named_without_its_folder() -> None:
-    text = sheets.caption(made.setting(synthetic=False))
+    text = caption(made.setting(synthetic=False))
     assert text.startswith("real data: real.h5 ·")
     assert "SIMULATED" not in text
 
 
 def test_a_row_too_short_for_a_horizon_is_left_out_by_name() -> None:
-    sheet = sheets.overall(made.setting(), 40)
-    assert set(by_title(sheet)) == {"Local", "FedAPA", "Self", "Always the commonest class"}
-    assert "No figure at this horizon: FedAvg_100 % & <co>; WiFed; FedProto; Pooled" in sheet.note
+    table = comparison.overall(made.setting(), 40)
+    assert set(by_title(table)) == {"Local", "FedAPA", "Self", "Always the commonest class"}
+    assert "No figure at this horizon: FedAvg_100 % & <co>; WiFed; FedProto; Pooled" in table.note
 
 
 def test_horizons_show_each_and_a_dash_where_not_run() -> None:
-    sheet = sheets.horizons(made.setting())
-    assert sheet.headings == ["Method", "5 (¼)", "10 (½)", "20 (all)", "40 (long)"]
-    assert by_title(sheet)["FedAvg_100 % & <co>"] == [
+    table = comparison.horizons(made.setting())
+    assert table.headings == ["Method", "5 (¼)", "10 (½)", "20 (all)", "40 (long)"]
+    assert by_title(table)["FedAvg_100 % & <co>"] == [
         "30.0 ± 2.0",
         "40.0 ± 2.0",
         "50.0 ± 2.0",
@@ -81,11 +83,11 @@ def test_horizons_show_each_and_a_dash_where_not_run() -> None:
 
 def test_horizons_tell_whether_local_has_stopped_improving() -> None:
     """Rounds 21 to 30 and 31 to 40 of Local are both at 0.7: a rise of nothing."""
-    note = sheets.horizons(made.setting()).note
+    note = comparison.horizons(made.setting()).note
     assert "Local has stopped improving: +0.0 points" in note
     rising = made.row("local", "paper", {10: 0.2, 20: 0.3, 30: 0.4, 40: 0.5}, title="Local")
     setting = made.Setting(**{**vars(made.setting()), "rows": [rising]})
-    assert "Local is still improving: +10.0 points" in sheets.horizons(setting).note
+    assert "Local is still improving: +10.0 points" in comparison.horizons(setting).note
 
 
 def test_differences_are_paired_with_their_interval() -> None:
@@ -93,44 +95,44 @@ def test_differences_are_paired_with_their_interval() -> None:
 
     Mean 10, s = 1, half width 4.303 · 1/√3 = 2.48. Rooms run parallel: FedAPA leads all 6 pairs.
     """
-    sheet = sheets.differences(made.setting())
-    assert sheet is not None
-    local = by_title(sheet)["Local"]
+    table = comparison.differences(made.setting())
+    assert table is not None
+    local = by_title(table)["Local"]
     assert local[4:6] == ["+10.0 [+7.5, +12.5] *", "6/6"]
     # At 40 rounds 70, 71, 72 against 68, 70, 72: 2, 1, 0, which ± 2.48 may be nothing.
     assert local[6:8] == ["+1.0 [−1.5, +3.5]", "4/6"]
-    assert by_title(sheet)["FedProto"][6:8] == ["–", "–"]
-    assert "t = 4.30" in sheet.note
-    assert "FedAPA" not in by_title(sheet)
+    assert by_title(table)["FedProto"][6:8] == ["–", "–"]
+    assert "t = 4.30" in table.note
+    assert "FedAPA" not in by_title(table)
     # 4 rows at all horizons, 3 more at three of them: 3 · 4 + 4 · 3 = 24, a twentieth is about 1.
-    assert "about 1 of these 24 would still be clear" in sheet.note
+    assert "about 1 of these 24 would still be clear" in table.note
 
 
 def test_differences_of_mae_say_which_side_is_good() -> None:
-    sheet = sheets.differences(made.setting(), metric="mae")
-    assert sheet is not None
-    assert by_title(sheet)["Local"][2] == "−0.10 [−0.12, −0.08] *"
-    assert "below zero is better" in sheet.title
+    table = comparison.differences(made.setting(), metric="mae")
+    assert table is not None
+    assert by_title(table)["Local"][2] == "−0.10 [−0.12, −0.08] *"
+    assert "below zero is better" in table.title
 
 
 def test_one_seed_has_neither_deviation_nor_interval() -> None:
     setting = made.setting(seeds=[7])
-    assert by_title(sheets.overall(setting, 20))["Local"][0] == "60.0"
-    sheet = sheets.differences(setting)
-    assert sheet is not None
-    assert by_title(sheet)["Local"][4] == "+10.0"
-    assert "One seed" in sheet.note
-    assert "*" not in "".join(cell for row in sheet.rows for cell in row)
-    assert "· seed 7 ·" in sheet.note
+    assert by_title(comparison.overall(setting, 20))["Local"][0] == "60.0"
+    table = comparison.differences(setting)
+    assert table is not None
+    assert by_title(table)["Local"][4] == "+10.0"
+    assert "One seed" in table.note
+    assert "*" not in "".join(cell for row in table.rows for cell in row)
+    assert "· seed 7 ·" in table.note
 
 
 def test_without_the_reference_there_are_no_differences() -> None:
-    assert sheets.differences(made.setting(), reference="fedavg-2") is None
+    assert comparison.differences(made.setting(), reference="fedavg-2") is None
 
 
 def test_the_verdict_names_who_is_clearly_behind_ahead_or_neither() -> None:
     """At 40 rounds: 1.0 ± 2.48 points over Local and Self, 50 ± 2.48 over a constant answer."""
-    said = sheets.verdict(made.setting(), 40)
+    said = verdict(made.setting(), 40)
     assert said == (
         "After 40 (long) rounds FedAPA's accuracy is clearly above: Always the commonest class. "
         "Clearly below: nobody. Not clearly apart from: Local; Self."
@@ -138,21 +140,21 @@ def test_the_verdict_names_who_is_clearly_behind_ahead_or_neither() -> None:
     # Seeds of FedAvg lie further apart than Local's: a difference without width would not be clear.
     spread = made.row("fedavg", "paper", {5: 0.3, 10: 0.4, 20: 0.5}, title="FedAvg", apart=0.021)
     rows = [spread if row.name == "fedavg" else row for row in made.setting().rows]
-    behind = sheets.verdict(replace(made.setting(), rows=rows, reference="fedavg"), 20)
+    behind = verdict(replace(made.setting(), rows=rows, reference="fedavg"), 20)
     assert behind is not None
     assert "Clearly below: Local; FedAPA; Self." in behind
-    assert sheets.verdict(made.setting(seeds=[0]), 20) is None
+    assert verdict(made.setting(seeds=[0]), 20) is None
 
 
 def test_categories_have_no_mae() -> None:
     setting = made.setting(people=False)
-    for sheet in (sheets.overall(setting, 20), sheets.rooms(setting, 20, ["local"])):
-        assert not [heading for heading in sheet.headings if "MAE" in heading or "±1" in heading]
+    for table in (comparison.overall(setting, 20), comparison.rooms(setting, ["local"])):
+        assert not [heading for heading in table.headings if "MAE" in heading or "±1" in heading]
 
 
 def test_targets_lie_between_blind_and_best_evenly() -> None:
     """Above 21 up to 71: 25, 30 … 70 are ten, every second from the top five."""
-    assert sheets.target_accuracies(made.setting()) == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7])
+    assert target_accuracies(made.setting()) == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7])
 
 
 def test_reach_counts_rounds_bytes_and_seeds() -> None:
@@ -163,9 +165,9 @@ def test_reach_counts_rounds_bytes_and_seeds() -> None:
     seed never has 49.5; the second when all five are at 50, in round 15; the third has
     (42 + 4·52)/5 = 50 in round 14. Mean 14.5, with 80 kB a round 1.16 MB.
     """
-    sheet = sheets.reach(made.setting(), [0.495, 0.9])
-    assert sheet is not None
-    rows = by_title(sheet)
+    table = reach(made.setting(), [0.495, 0.9])
+    assert table is not None
+    rows = by_title(table)
     assert rows["FedAPA"] == ["5.3", "0.02", "–", "–"]
     assert rows["FedAvg_100 % & <co>"] == ["14.5 (2 of 3)", "1.16", "–", "–"]
     assert rows["Pooled"] == ["14.5 (2 of 3)", "–", "–", "–"]
@@ -175,37 +177,37 @@ def test_reach_counts_rounds_bytes_and_seeds() -> None:
 
 def test_sweeps_list_values_with_their_metrics() -> None:
     found = made.sweep()
-    sheet = sheets.sweep(found, found.settings[0])
-    assert sheet.headings[:3] == ["Method", "width D", "Accuracy (%)"]
-    assert [row[1] for row in sheet.rows] == ["64", "128", "256", "own %_"]
-    assert sheet.rows[1][2] == "60.0 ± 2.0"
+    table = comparison.overall(found.settings[0], parameter=found.parameter)
+    assert table.headings[:3] == ["Method", "width D", "Accuracy (%)"]
+    assert [row[1] for row in table.rows] == ["64", "128", "256", "own %_"]
+    assert table.rows[1][2] == "60.0 ± 2.0"
 
 
 def test_selections_are_groups_of_a_sweep() -> None:
     found = made.participation()
-    sheet = sheets.sweep(found, found.settings[0])
-    assert list(sheet.breaks) == [3, 6]
+    table = comparison.overall(found.settings[0], parameter=found.parameter)
+    assert list(table.breaks) == [3, 6]
 
 
 def test_the_paper_layout_has_both_settings_side_by_side() -> None:
-    sheet = sheets.in_paper_layout(made.results())
-    assert sheet is not None
-    assert list(sheet.spans) == [("", 1), ("Statistical data", 3), ("Model architecture", 3)]
-    assert by_title(sheet)["FedAPA"] == ["70.0 ± 1.0", "65.0 ± 1.0", "0.30 ± 0.01"] * 2
-    assert sheets.in_paper_layout(made.sweep()) is None
+    table = comparison.in_paper_layout(made.results())
+    assert table is not None
+    assert list(table.spans) == [("", 1), ("Statistical data", 3), ("Model architecture", 3)]
+    assert by_title(table)["FedAPA"] == ["70.0 ± 1.0", "65.0 ± 1.0", "0.30 ± 0.01"] * 2
+    assert comparison.in_paper_layout(made.sweep()) is None
 
 
 @pytest.mark.parametrize("accuracy", [0.8725, 87.25])
 def test_published_figures_read_as_printed(accuracy: float) -> None:
-    sheet = sheets.published_sheet(
+    table = comparison.published_table(
         made.setting(), {"fedapa": {"accuracy": accuracy, "mae": 0.23}, "other": {"mae": 2.0}}
     )
-    assert sheet.rows == [["FedAPA", "87.25", "0.23"], ["other", "–", "2.00"]]
-    assert "private" in sheet.note
+    assert table.rows == [["FedAPA", "87.25", "0.23"], ["other", "–", "2.00"]]
+    assert "private" in table.note
 
 
 def test_latex_escapes_what_it_would_misread() -> None:
-    text = latex(sheets.overall(made.setting(), 20))
+    text = latex(comparison.overall(made.setting(), 20))
     assert r"FedAvg\_100 \% \& $<$co$>$ & 50.0 $\pm$ 2.0" in text
     assert r"Accuracy (\%)" in text
     for line in text.splitlines():
@@ -215,34 +217,34 @@ def test_latex_escapes_what_it_would_misread() -> None:
 
 
 def test_latex_has_the_spans_and_lines_of_the_paper() -> None:
-    sheet = sheets.in_paper_layout(made.results())
-    assert sheet is not None
-    text = latex(sheet)
+    table = comparison.in_paper_layout(made.results())
+    assert table is not None
+    text = latex(table)
     assert r" & \multicolumn{3}{c}{Statistical data} & \multicolumn{3}{c}{Model" in text
     assert r"\begin{tabular}{lrrrrrr}" in text
-    assert text.count(r"\hline") == 3 + len(sheet.breaks)
+    assert text.count(r"\hline") == 3 + len(table.breaks)
     assert text.count("{") == text.count("}")
 
 
 def test_markdown_and_html_keep_odd_names() -> None:
-    sheet = sheets.overall(made.setting(), 20)
-    assert r"| FedAvg\_100 % & \<co\> |" in markdown(sheet)
-    assert "FedAvg_100 % &amp; &lt;co&gt;" in html_table(sheet)
-    assert markdown(sheet).count("\n| ") == 2 + len(sheet.rows) - 1 + 1
-    assert html_table(sheet).count("class=group") == 3
+    table = comparison.overall(made.setting(), 20)
+    assert r"| FedAvg\_100 % & \<co\> |" in markdown(table)
+    assert "FedAvg_100 % &amp; &lt;co&gt;" in html_table(table)
+    assert markdown(table).count("\n| ") == 2 + len(table.rows) - 1 + 1
+    assert html_table(table).count("class=group") == 3
 
 
 def test_spans_stand_before_headings_where_there_is_one_line_only() -> None:
-    sheet = sheets.reach(made.setting(), [0.5])
-    assert sheet is not None
-    assert "| Method | 50 %: rounds | 50 %: MB |" in markdown(sheet)
-    assert rich_table(sheet).columns[1].header == "50 %: rounds"
+    table = reach(made.setting(), [0.5])
+    assert table is not None
+    assert "| Method | 50 %: rounds | 50 %: MB |" in markdown(table)
+    assert rich_table(table).columns[1].header == "50 %: rounds"
 
 
 def test_horizons_of_few_rounds_are_named_by_their_share() -> None:
     def labels(rounds: int, *horizons: int) -> list[str]:
         few = replace(made.setting(), rounds=rounds, horizons=list(horizons))
-        return [sheets.horizon_label(few, each) for each in horizons]
+        return [few.horizon_label(each) for each in horizons]
 
     assert labels(1, 1) == ["1 (all)"]
     assert labels(2, 1, 2) == ["1 (½)", "2 (all)"]
@@ -252,6 +254,6 @@ def test_horizons_of_few_rounds_are_named_by_their_share() -> None:
 
 def test_a_caption_does_not_claim_five_rounds_where_there_were_fewer() -> None:
     few = replace(made.setting(), rounds=3, horizons=[1, 2, 3])
-    assert "after 1 round ·" in sheets.caption(few, 1)
-    assert "or of all where there were fewer" in sheets.caption(few)
-    assert "fewer" not in sheets.caption(made.setting())
+    assert "after 1 round ·" in caption(few, 1)
+    assert "or of all where there were fewer" in caption(few)
+    assert "fewer" not in caption(made.setting())

@@ -1,4 +1,4 @@
-"""``fedapa reproduce simulator``: every picture of docs/simulator.md, from experiments anew."""
+"""``python -m pages simulator``: every figure of docs/simulator.md, measured anew."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,22 +9,22 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-from fedapa.experiments import credibility
 from fedapa.experiments.difficulty import difficulty
 from fedapa.experiments.fig4 import planned
-from fedapa.processes import Progress, Show, unseen
 from fedapa.randomness import Key
-from fedapa.report import pictures
+from fedapa.report.figures.data import distribution_figure
+from fedapa.report.style import save
 from fedapa.simulator.recording import record
 from fedapa.simulator.room import furniture_of
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.simulated_rooms import preset_of
+from pages import credibility, figures
 
-__all__ = ["write_pictures"]
+__all__ = ["write_figures"]
 
 
-def write_pictures(folder: Path, *, show: Show = unseen) -> Iterator[Path]:
-    """Make all pictures into ``folder``; yields the path of each one when it is written."""
+def write_figures(folder: Path) -> Iterator[Path]:
+    """Draw all figures into ``folder``; yields the path of each one when it is written."""
     makers: dict[str, Callable[[], Figure]] = {
         "plans": _plans,
         "waterfalls": _waterfalls,
@@ -39,10 +39,9 @@ def write_pictures(folder: Path, *, show: Show = unseen) -> Iterator[Path]:
         "leak": _leak,
         "difficulty": _difficulty,
     }
-    for done, (name, make) in enumerate(makers.items()):
-        show(Progress("drawing", done, len(makers), "figures"))
+    for name, make in makers.items():
         path = folder / f"{name}.png"
-        pictures.save(make(), path)
+        save(make(), path)
         yield path
 
 
@@ -54,7 +53,7 @@ def _plans() -> Figure:
         seats = np.asarray(room.seats).reshape(-1, 2)
         ends = np.asarray(room.transmitter), np.asarray(room.receiver)
         rooms.append((room.name, room.size[:2], *ends, seats, furniture.places[:, :2]))
-    return pictures.plans_figure(rooms)
+    return figures.plans_figure(rooms)
 
 
 def _waterfalls() -> Figure:
@@ -66,14 +65,14 @@ def _waterfalls() -> Figure:
         amplitude = _live(capture.csi[:, :, 0, 0], scene.radio.live)
         whole = (amplitude < 0.05 * np.median(amplitude)).mean(axis=1) < 0.2
         takes[f"{people} people" if people != 1 else "1 person"] = amplitude[whole][::2]
-    return pictures.waterfall_figure(takes, seconds=8.0, title="Classroom, 80 MHz, 125 packets/s")
+    return figures.waterfalls_figure(takes, seconds=8.0, title="Classroom, 80 MHz, 125 packets/s")
 
 
 def _single_path() -> Figure:
     distances = np.geomspace(0.6, 30, 12)
     expected = [credibility.free_space(distance)[0] for distance in distances]
     found = [credibility.single_path(distance)[0] for distance in distances]
-    return pictures.lines_figure(
+    return figures.lines_figure(
         {"Friis": (distances, np.asarray(expected)), "simulated": (distances, np.asarray(found))},
         x="distance (m)",
         y="loss (dB)",
@@ -89,7 +88,7 @@ def _spectra() -> Figure:
         f"{people} people": (found.frequencies, decibels)
         for people, decibels in found.decibels.items()
     }
-    return pictures.lines_figure(
+    return figures.lines_figure(
         curves,
         x="Doppler frequency (Hz)",
         y="amplitude spectrum (dB/Hz)",
@@ -105,7 +104,7 @@ def _energy() -> Figure:
         "simulated walkers": (counts, found.moving),
         "if everybody added the same": (counts, found.moving[0] * counts),
     }
-    return pictures.lines_figure(
+    return figures.lines_figure(
         curves,
         x="people",
         y="moving power / power of the empty room",
@@ -123,7 +122,7 @@ def _cross_section() -> Figure:
             for each in sections
         ]
         curves[f"{people} people"] = (np.asarray(sections), np.asarray(moving))
-    return pictures.lines_figure(
+    return figures.lines_figure(
         curves,
         x="radar cross-section of a person (m²); 0.5 to 1 is used",
         y="moving power / power of the empty room",
@@ -138,7 +137,7 @@ def _blocking() -> Figure:
         counts = np.arange(people + 1, dtype=float)
         curves[f"{people} walkers, simulated"] = counts, found.observed
         curves[f"{people} walkers, binomial with p = {found.chance:.3f}"] = counts, found.binomial
-    return pictures.lines_figure(
+    return figures.lines_figure(
         curves,
         x="people in the direct path",
         y="share of the time",
@@ -151,7 +150,7 @@ def _reciprocity() -> Figure:
     there, back = credibility.reciprocity()
     times = np.arange(len(there)) / 500
     subcarrier = there.shape[1] // 2
-    return pictures.lines_figure(
+    return figures.lines_figure(
         {
             "transmitter to receiver": (times, 20 * np.log10(np.abs(there[:, subcarrier]))),
             "ends exchanged": (times[::25], 20 * np.log10(np.abs(back[::25, subcarrier]))),
@@ -182,14 +181,12 @@ def _receiver() -> Figure:
             panels.append((name, amplitude[0], "subcarrier", "amplitude"))
         else:
             panels.append((name, amplitude, "packet", "subcarrier"))
-    return pictures.effects_figure(panels)
+    return figures.effects_figure(panels)
 
 
 def _fig4() -> Figure:
     found = planned(preset_of("six-rooms"))
-    return pictures.distribution_figure(
-        found.windows, found.labels, caption=found.caption, synthetic=True
-    )
+    return distribution_figure(found.windows, found.labels, found.caption)
 
 
 def _leak() -> Figure:
@@ -197,7 +194,7 @@ def _leak() -> Figure:
     groups = {
         split: {"nearest neighbour": 100 * found[split]} for split in found if split != "chance"
     }
-    return pictures.bars_figure(
+    return figures.bars_figure(
         groups,
         y="accuracy (%)",
         title="Takes with labels drawn at random: only a leak can beat chance",
@@ -212,7 +209,7 @@ def _difficulty() -> Figure:
         bars = groups.setdefault(score.split, {})
         bars[score.model] = bars.get(score.model, 0.0) + 100 * score.accuracy / 6
     chance = 100 * float(np.mean([score.chance for score in scores]))
-    return pictures.bars_figure(
+    return figures.bars_figure(
         groups,
         y="mean accuracy over rooms (%)",
         title="Simple models on the quick preset",

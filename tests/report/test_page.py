@@ -1,4 +1,4 @@
-"""Charts and the report of an experiment: readable, self-contained, the same every time."""
+"""Figures and the report of an experiment: readable, self-contained, the same every time."""
 
 import re
 from collections.abc import Mapping
@@ -18,13 +18,16 @@ from matplotlib.transforms import Bbox
 
 from fedapa import Plan, run
 from fedapa.errors import RunError
+from fedapa.evaluation.embedding import Embedding, project
 from fedapa.evaluation.results import Results, Row, Setting
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
-from fedapa.report import charts
-from fedapa.report.embedding import Embedding, embed, project
-from fedapa.report.figures import families, svg
-from fedapa.report.study import write_index, write_study
+from fedapa.report.figures.curves import convergence, room_curves
+from fedapa.report.figures.embedding import embedding_map, embedding_of
+from fedapa.report.figures.rooms import confusion_matrices, room_bars, weights_over_time
+from fedapa.report.figures.sweeps import sweep
+from fedapa.report.page import write_index, write_report
+from fedapa.report.style import families, svg
 from tests.conftest import MakeStore
 from tests.report import made
 
@@ -105,43 +108,32 @@ def far_horizon() -> Setting:
 @pytest.fixture
 def runs(make_store: MakeStore, tmp_path: Path) -> Runs:
     """Local and FedAPA on two small rooms, seed 0, under the names of both settings."""
-    store = make_store(synthetic=True)
     found: Runs = {}
-    for name in ("local", "fedapa"):
-        plan = Plan(
-            rounds=3,
-            data={"file": str(store), "window": 16, "split": "random"},
-            model={"architecture": "middle", "width": 8},
-            algorithm=name,
-        )
-        done = run(plan, out=tmp_path / "runs" / name, workers=0)
+    for name, done in made.trained(make_store, tmp_path / "runs").items():
         for setting in ("statistical", "model"):
             found[setting, name, 0] = done
     return found
 
 
 def drawings(runs: Mapping[tuple[str, str, int], Run]) -> dict[str, Figure]:
-    sweep, words, shares = made.sweep(), made.sweep(people=False), made.participation()
+    widths, words, shares = made.sweep(), made.sweep(people=False), made.participation()
     ours, local = runs["model", "fedapa", 0], runs["model", "local", 0]
-    weights = charts.weights_over_time(ours, "FedAPA")
+    weights = weights_over_time(ours, "FedAPA")
     assert weights is not None
     return {
-        "curves": charts.convergence(made.setting()),
-        "overview": charts.overview(
-            {"Rooms of this kind": made.setting(), "Rooms of another kind": many()},
-            ["local", "fedapa-self"],
+        "curves": convergence(made.setting()),
+        "curves by room": room_curves({"local": ("Local", [local])}, "Rooms"),
+        "many curves": convergence(many()),
+        "far horizon": convergence(far_horizon()),
+        "one seed": convergence(made.setting(seeds=[3])),
+        "bars": room_bars(made.setting(), ["local", "fedapa"]),
+        "many bars": room_bars(
+            many(), ["local", "fedavg", "local-more-epochs", "fedapa-self", "fedapa"]
         ),
-        "many curves": charts.convergence(many()),
-        "far horizon": charts.convergence(far_horizon()),
-        "one seed": charts.convergence(made.setting(seeds=[3])),
-        "bars": charts.room_bars(made.setting(), 20, ["local", "fedapa"]),
-        "many bars": charts.room_bars(
-            many(), 20, ["local", "fedavg", "local-more-epochs", "fedapa-self", "fedapa"]
-        ),
-        "sweep": charts.sweep(sweep, sweep.settings[0]),
-        "sweep of categories": charts.sweep(words, words.settings[0]),
-        "participation": charts.participation(shares, shares.settings[0]),
-        "confusion": charts.confusions({"Local": [local], "FedAPA": [ours, ours]}),
+        "sweep": sweep(widths, widths.settings[0]),
+        "sweep of categories": sweep(words, words.settings[0]),
+        "participation": sweep(shares, shares.settings[0]),
+        "confusion": confusion_matrices({"Local": [local], "FedAPA": [ours, ours]}),
         "weights": weights,
     }
 
@@ -154,7 +146,7 @@ def test_no_text_overlaps_or_leaves_its_figure(runs: Runs) -> None:
             raise AssertionError(f"{name}: {error}") from error
 
 
-def test_every_chart_names_its_data_split_and_seeds(runs: Runs) -> None:
+def test_every_figure_names_its_data_split_and_seeds(runs: Runs) -> None:
     for name, figure in drawings(runs).items():
         said = " ".join(text.get_text() for text in figure.texts).replace("\n", " ")
         for word in ("SIMULATED", "split r", "seed"):
@@ -162,17 +154,17 @@ def test_every_chart_names_its_data_split_and_seeds(runs: Runs) -> None:
 
 
 def test_equal_results_have_equal_pictures() -> None:
-    one, two = (svg(charts.convergence(made.setting())) for _ in range(2))
+    one, two = (svg(convergence(made.setting())) for _ in range(2))
     assert one == two
 
 
 def test_a_far_horizon_makes_the_axis_logarithmic() -> None:
-    assert charts.convergence(far_horizon()).axes[0].get_xscale() == "log"
-    assert charts.convergence(made.setting()).axes[0].get_xscale() == "linear"
+    assert convergence(far_horizon()).axes[0].get_xscale() == "log"
+    assert convergence(made.setting()).axes[0].get_xscale() == "linear"
 
 
 def test_rows_scored_at_few_rounds_are_marks_there() -> None:
-    axes = charts.convergence(made.setting()).axes[0]
+    axes = convergence(made.setting()).axes[0]
     line = next(line for line in axes.lines if line.get_label() == "WiFed")
     assert list(line.get_xdata()) == [4, 5, 9, 10, 19, 20]
     assert line.get_linestyle() == "None"
@@ -180,14 +172,14 @@ def test_rows_scored_at_few_rounds_are_marks_there() -> None:
 
 def test_curves_are_means_of_five_rounds_over_seeds() -> None:
     """FedAPA is at 50 up to round 5 and at 60 after: round 7 has (3·50 + 2·60)/5 = 54."""
-    axes = charts.convergence(made.setting()).axes[0]
+    axes = convergence(made.setting()).axes[0]
     line = next(line for line in axes.lines if line.get_label() == "FedAPA")
     assert np.asarray(line.get_ydata())[6] == pytest.approx(54)
 
 
 def test_the_default_of_a_sweep_has_a_ring() -> None:
     found = made.sweep()
-    axes = charts.sweep(found, found.settings[0]).axes[0]
+    axes = sweep(found, found.settings[0]).axes[0]
     rings = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
     assert [list(ring.get_xdata()) for ring in rings] == [[1]]
 
@@ -198,7 +190,7 @@ def test_what_lies_far_from_a_sweep_is_said_and_not_drawn() -> None:
     setting = found.settings[0]
     blind = made.row("constant", "blind", dict.fromkeys(setting.horizons, 0.01), title="Constant")
     far = replace(setting, rows=[*(row for row in setting.rows if row.value is not None), blind])
-    figure = charts.participation(found, far)
+    figure = sweep(found, far)
     check_text(figure)
     accuracy, people = figure.axes
     assert accuracy.get_ylim()[0] > 1
@@ -209,26 +201,8 @@ def test_what_lies_far_from_a_sweep_is_said_and_not_drawn() -> None:
 
 def test_participation_has_a_line_a_selection() -> None:
     found = made.participation()
-    figure = charts.participation(found, found.settings[0])
+    figure = sweep(found, found.settings[0])
     assert [text.get_text() for text in figure.legends[0].texts] == ["uniform", "diverse", "stale"]
-
-
-def test_the_overview_shows_differences_with_their_intervals() -> None:
-    setting = made.setting()
-    figure = charts.overview({"These rooms": setting}, ["local"])
-    (axes,) = figure.axes
-    local, ours = setting.row("local"), setting.row("fedapa")
-    assert local is not None
-    assert ours is not None
-    found = [setting.against(ours, local, horizon, "accuracy") for horizon in setting.horizons]
-    points = [line for line in axes.lines if len(line.get_xdata()) == 1]
-    whiskers = [line for line in axes.lines if line.get_linewidth() == 1.2]
-    for each, point, whisker in zip(found, points, whiskers, strict=True):
-        assert each is not None
-        assert point.get_xdata()[0] == pytest.approx(100 * each.mean)
-        assert list(whisker.get_xdata()) == pytest.approx([100 * each.low, 100 * each.high])
-        assert (point.get_markerfacecolor() != "white") == each.is_clear
-    assert {each.is_clear for each in found if each} == {True, False}
 
 
 def test_confusions_add_up_rooms_and_seeds(runs: Runs) -> None:
@@ -236,7 +210,7 @@ def test_confusions_add_up_rooms_and_seeds(runs: Runs) -> None:
     small = replace(local, data={**local.data, "classes": ["a", "b"]})
     one = replace(small, summary={**local.summary, "confusion": {"r": [[3, 1], [0, 0]]}})
     two = replace(small, summary={**local.summary, "confusion": {"r": [[1, 3], [0, 0]]}})
-    axes = charts.confusions({"Local": [one, two]}).axes[0]
+    axes = confusion_matrices({"Local": [one, two]}).axes[0]
     share = axes.images[0].get_array()
     assert share is not None
     assert np.asarray(share[0]).tolist() == [50, 50]
@@ -248,7 +222,7 @@ def test_classes_that_are_numbers_stand_in_their_order(runs: Runs) -> None:
     small = replace(local, data={**local.data, "classes": ["1", "10", "2"]})
     counted = [[1, 0, 0], [0, 2, 2], [0, 1, 3]]
     one = replace(small, summary={**local.summary, "confusion": {"r": counted}})
-    axes = charts.confusions({"Local": [one]}).axes[0]
+    axes = confusion_matrices({"Local": [one]}).axes[0]
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "10"]
     assert np.asarray(axes.images[0].get_array()).tolist() == [
         [100, 0, 0],
@@ -262,14 +236,14 @@ def test_maps_order_classes_as_numbers_too() -> None:
     panel = Embedding(
         "Local", points, labels, ["r"] * 3, ["1", "10", "2"], np.empty((0, 2)), labels[:0], []
     )
-    figure = charts.embedding_map([panel], "SIMULATED")
+    figure = embedding_map([panel], "SIMULATED")
     assert np.asarray(figure.axes[0].collections[0].get_array()).tolist() == [0, 2, 1]
     bar = figure.axes[-1]
     assert [tick.get_text() for tick in bar.get_yticklabels()] == ["1", "2", "10"]
 
 
 def test_a_row_has_one_colour_in_all_figures_and_none_twice_in_a_panel() -> None:
-    curves, bars = charts.convergence(many()), charts.room_bars(many(), 20, ["fedavg", "local"])
+    curves, bars = convergence(many()), room_bars(many(), ["fedavg", "local"])
     seen = {
         each.get_label(): each.patches[0].get_facecolor()
         for each in bars.axes[0].containers
@@ -293,30 +267,30 @@ def test_a_floor_far_below_the_curves_is_said_instead_of_drawn() -> None:
         for floor in (0.37, 0.01)
     )
     for setting, drawn in ((near, True), (far, False)):
-        said = [text.get_text() for text in charts.convergence(setting).axes[0].get_legend().texts]
+        said = [text.get_text() for text in convergence(setting).axes[0].get_legend().texts]
         assert ("guess" in said) is drawn
         assert ("(below: guess, 1.0 %)" in said) is not drawn
 
 
-def test_no_weights_no_chart(runs: Runs) -> None:
-    assert charts.weights_over_time(runs["model", "local", 0]) is None
+def test_no_weights_no_figure(runs: Runs) -> None:
+    assert weights_over_time(runs["model", "local", 0]) is None
 
 
 def test_the_map_holds_every_test_window_and_prototype(runs: Runs) -> None:
     done = runs["model", "fedapa", 0]
     rooms = prepare_rooms(done.plan)
-    one, two = (embed(done, rooms, "FedAPA") for _ in range(2))
+    one, two = (embedding_of(done, rooms, "FedAPA") for _ in range(2))
     assert len(one.points) == sum(len(room.split.test) for room in rooms) == len(one.rooms)
     assert len(one.prototypes) == 5  # three classes in the cafe, two in the hall
     assert np.array_equal(one.points, two.points)
-    check_text(charts.embedding_map([one, two], "SIMULATED"))
+    check_text(embedding_map([one, two], "SIMULATED"))
 
 
 def test_nets_of_other_data_have_no_map(runs: Runs) -> None:
     done = runs["model", "fedapa", 0]
     rooms = prepare_rooms(Plan.of(done.plan.document(), {"seed": 1}))
     with pytest.raises(RunError, match="its data changed"):
-        embed(done, rooms, "FedAPA")
+        embedding_of(done, rooms, "FedAPA")
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 11, 12, 40])
@@ -341,9 +315,9 @@ def check_page(text: str) -> None:
         assert "w3.org" in address, address  # names of XML vocabularies
 
 
-def test_a_study_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> None:
+def test_a_report_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> None:
     published = {"statistical": {"fedapa": {"accuracy": 87.25, "macro_f1": 85.91, "mae": 0.23}}}
-    page = write_study(tmp_path / "one", made.results(), runs, published=published)
+    page = write_report(tmp_path / "one", made.results(), runs, published=published)
     assert page == tmp_path / "one" / "index.html"
     text = page.read_text()
     check_page(text)
@@ -353,9 +327,9 @@ def test_a_study_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> N
         "Differences, paired over seeds",
         "Rounds and bytes to reach an accuracy",
         "Room by room",
-        "What was taken for what",
+        "Confusion matrices",
         "Who learns from whom (FedAPA)",
-        "Where windows lie beside each other",
+        "Embedding map",
         "not ours",
         "fedapa reproduce table1 --preset smoke",
         "0123456789abcdef0123456789abcdef01234567",
@@ -365,8 +339,8 @@ def test_a_study_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> N
     ):
         assert word in text, word
     assert text.count("<aside") == 1
-    # curves, bars, confusion, weights and map of each setting
-    assert text.count("<svg") == 10
+    # curves, bars, curves by room, confusion, weights and map of each setting
+    assert text.count("<svg") == 12
     files = read(tmp_path / "one")
     assert {name for name in files if name.endswith(".png")} == {
         name.replace(".svg", ".png") for name in files if name.endswith(".svg")
@@ -379,17 +353,17 @@ def test_a_study_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> N
     assert "SIMULATED" in said and "87.25" in said
 
 
-def test_equal_studies_have_equal_bytes(runs: Runs, tmp_path: Path) -> None:
+def test_equal_reports_have_equal_bytes(runs: Runs, tmp_path: Path) -> None:
     found = made.results([made.setting()])
     for name in ("one", "two"):
-        write_study(tmp_path / name, found, runs)
+        write_report(tmp_path / name, found, runs)
     assert read(tmp_path / "one") == read(tmp_path / "two")
 
 
 def test_a_map_that_cannot_be_drawn_is_explained(runs: Runs, tmp_path: Path) -> None:
     for path in (runs["model", "fedapa", 0].folder / "models").iterdir():
         path.unlink()
-    page = write_study(tmp_path / "one", made.results([made.setting()]), runs)
+    page = write_report(tmp_path / "one", made.results([made.setting()]), runs)
     assert "There is no map: " in page.read_text()
 
 
@@ -406,10 +380,10 @@ def test_a_map_that_cannot_be_drawn_is_explained(runs: Runs, tmp_path: Path) -> 
     ids=["sweep", "words", "participation", "categories", "one seed", "real"],
 )
 def test_parts_that_do_not_apply_are_left_out(found: Results, figures: int, tmp_path: Path) -> None:
-    text = write_study(tmp_path, found, {}).read_text()
+    text = write_report(tmp_path, found, {}).read_text()
     check_page(text)
     assert text.count("<svg") == figures
-    for word in ("What was taken for what", "Who learns from whom", "beside each other", "aside"):
+    for word in ("Confusion matrices", "Who learns from whom", "Embedding map", "aside"):
         assert word not in text.partition("</style>")[2]
     assert ("SIMULATED rooms" in text) == found.synthetic
     compared = any(setting.row("fedapa") is not None for setting in found.settings)
@@ -418,18 +392,18 @@ def test_parts_that_do_not_apply_are_left_out(found: Results, figures: int, tmp_
         assert "MAE" not in text
 
 
-def test_rows_without_rounds_do_not_stop_a_study(tmp_path: Path) -> None:
+def test_rows_without_rounds_do_not_stop_a_report(tmp_path: Path) -> None:
     """Blind rows may have no curve and no bytes."""
     base = made.setting()
     bare = [replace(each, curve={}, bytes=[]) for each in base.rows[-1].outcomes]
     blind = Row(**{**vars(base.rows[-1]), "outcomes": bare})
     found = made.results([replace(base, rows=[*base.rows[:-1], blind])])
-    assert "Always the commonest class" in write_study(tmp_path, found, {}).read_text()
+    assert "Always the commonest class" in write_report(tmp_path, found, {}).read_text()
 
 
 def test_one_index_holds_all_pages(tmp_path: Path) -> None:
     pages = {
-        name: (found.title, write_study(tmp_path / name, found, {}))
+        name: (found.title, write_report(tmp_path / name, found, {}))
         for name, found in (("fig8a", made.sweep()), ("table1", made.results([made.setting()])))
     }
     text = write_index(tmp_path, pages).read_text()
@@ -444,7 +418,7 @@ def test_one_index_holds_all_pages(tmp_path: Path) -> None:
 def test_a_dollar_in_a_name_is_a_dollar() -> None:
     """Matplotlib would read "$1_{x$" as a formula, and fail after all runs are done."""
     odd = replace(made.setting(), data={**made.data(), "source": "R&D $1_{x$ 50 %.h5"})
-    assert "$1_{x$" in svg(charts.convergence(odd))
+    assert "$1_{x$" in svg(convergence(odd))
 
 
 def test_a_room_whose_name_begins_with_a_line_is_in_the_legend(
@@ -456,7 +430,7 @@ def test_a_room_whose_name_begins_with_a_line_is_in_the_legend(
         {"rounds": 1, "data": {"file": str(store), "window": 16, "split": "random"}},
         {"model": {"architecture": "tiny", "width": 16}, "training": {"batch_size": 4}},
     )
-    figure = charts.weights_over_time(run(plan, out=tmp_path / "run", workers=0))
+    figure = weights_over_time(run(plan, out=tmp_path / "run", workers=0))
     assert figure is not None
     (legend,) = [each for part in figure.subfigs for each in part.legends]
     assert [text.get_text().strip() for text in legend.get_texts()][:2] == ["_a", "b"]
@@ -467,18 +441,18 @@ def test_lines_across_a_sweep_are_named() -> None:
     level = dict.fromkeys(found.settings[0].horizons, 0.4)
     blind = made.row("constant", "blind", level, title="Always the commonest class")
     setting = replace(found.settings[0], rows=[*found.settings[0].rows, blind])
-    (legend,) = charts.sweep(found, setting).legends
+    (legend,) = sweep(found, setting).legends
     assert blind.title in {text.get_text() for text in legend.get_texts()}
 
 
 def test_the_reference_is_among_the_few_rows_that_are_shown_room_by_room(tmp_path: Path) -> None:
     setting = replace(many(), reference="more-7")
-    write_study(tmp_path, made.results([setting]), {})
+    write_report(tmp_path, made.results([setting]), {})
     rooms = (tmp_path / f"{setting.name}-rooms.tex").read_text()
     assert "Another method 7" in rooms
     assert "FedAvg" in rooms
     few = [row for row in many().rows if row.name in ("fedapa", "local") or row.group == "more"]
-    write_study(tmp_path, made.results([replace(many(), rows=few)]), {})
+    write_report(tmp_path, made.results([replace(many(), rows=few)]), {})
     rooms = (tmp_path / f"{setting.name}-rooms.tex").read_text()
     assert all(f"Another method {number}" in rooms for number in range(3)), "five rows in all"
 
@@ -492,7 +466,7 @@ def test_an_earlier_report_leaves_nothing_behind(tmp_path: Path) -> None:
     ):
         (tmp_path / name).write_text("of other rounds, settings or data")
     (tmp_path / "mine.tex").write_text("not ours")
-    write_study(tmp_path, made.results([made.setting()]), {})
+    write_report(tmp_path, made.results([made.setting()]), {})
     left = {path.name for path in tmp_path.iterdir()}
     assert {"mine.tex", "statistical-horizons.tex"} <= left
     assert not {name for name in left if name.startswith(("model-", "features-", "settings"))}

@@ -1,0 +1,57 @@
+"""Tables in a hand-written page that are made from results.json: numbers nobody typed.
+
+A page says ``<!-- table: simulated/table1 statistical horizons -->`` and what stands between that
+and ``<!-- end -->`` is the table of that setting in ``simulated/table1/results.json`` beside it
+(``differences:local`` are those of row local to all others).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fedapa.errors import PlanError, nearest
+from fedapa.evaluation.results import Results, Setting
+from fedapa.report.tables.comparison import differences, horizons, overall
+from fedapa.report.tables.reach import reach
+from fedapa.report.tables.table import Table, markdown
+
+__all__ = ["filled"]
+
+_BLOCK = re.compile(
+    r"<!-- table: (?P<experiment>\S+) (?P<setting>\S+) (?P<kind>\S+) -->\n.*?<!-- end -->",
+    re.DOTALL,
+)
+_KINDS: Mapping[str, Callable[[Results, Setting], Table | None]] = {
+    "overall": lambda _, setting: overall(setting),
+    "horizons": lambda _, setting: horizons(setting),
+    "differences": lambda _, setting: differences(setting),
+    "reach": lambda _, setting: reach(setting),
+    "sweep": lambda results, setting: overall(setting, parameter=results.parameter),
+}
+
+
+def filled(text: str, folder: Path) -> str:
+    """The page with every marked table made anew from the results under ``folder``."""
+
+    def table(found: re.Match[str]) -> str:
+        experiment, name = found["experiment"], found["setting"]
+        kind, _, row = found["kind"].partition(":")
+        results = Results.load(folder / experiment / "results.json")
+        settings = {setting.name: setting for setting in results.settings}
+        for word, known in ((name, list(settings)), (kind, list(_KINDS))):
+            if word not in known:
+                raise PlanError(
+                    f"table of {experiment}: '{word}' is unknown; {nearest(word, known)}"
+                )
+        setting = settings[name]
+        rows = [known.name for known in setting.rows] if kind == "differences" else []
+        if row and row not in rows:
+            raise PlanError(
+                f"table of {experiment}: {kind} of '{row}' are not there; {nearest(row, rows)}"
+            )
+        made = differences(setting, row) if row else _KINDS[kind](results, setting)
+        body = "nothing to show\n" if made is None else markdown(made)
+        opening = f"<!-- table: {experiment} {name} {found['kind']} -->"
+        return f"{opening}\n\n{body.strip()}\n\n<!-- end -->"
+
+    return _BLOCK.sub(table, text)

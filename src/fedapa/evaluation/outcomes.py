@@ -1,0 +1,95 @@
+"""Outcomes: what the records of finished runs say, as parts of results."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from fedapa.evaluation.metrics import METRICS
+from fedapa.evaluation.record import over_rooms
+from fedapa.evaluation.results import Outcome, Row, outcome_at
+
+__all__ = ["BLIND", "blind_row", "outcome_of", "second_nets"]
+
+BLIND = {"constant": "Always the commonest class", "prior": "Class frequencies"}
+"""Predictors that see no window, and what tables call them."""
+
+
+def outcome_of(
+    records: Sequence[Mapping[str, Any]],
+    horizons: Sequence[int],
+    *,
+    seed: int,
+    run: str,
+    commits: Sequence[str],
+    scored: Sequence[int] | None = None,
+    second: str = "",
+) -> Outcome:
+    """What a run reached, round by round and at the horizons.
+
+    Args:
+        records: one per round, round 1 first.
+        horizons: the rounds to look back from.
+        seed: of the run.
+        run: its folder's name.
+        commits: what made it.
+        scored: the rounds whose score is the row's own, where not every round is.
+        second: the second net whose scores are meant instead of the first's.
+    """
+    scores = [_scores(record, second) for record in records]
+    moved = (
+        sum(entry["bytes_up"] + entry["bytes_down"] for entry in record["rooms"].values())
+        for record in records
+    )
+    at = {str(horizon): outcome_at(scores, horizon, scored) for horizon in horizons}
+    return Outcome(
+        seed=seed,
+        run=run,
+        commit=", ".join(dict.fromkeys(commits)),
+        curve={
+            metric: [float(score["mean"][metric]) for score in scores]
+            for metric in METRICS
+            if metric in scores[0]["mean"]
+        },
+        bytes=list(accumulate(moved)),
+        at={horizon: figures for horizon, figures in at.items() if figures is not None},
+        scored=scored,
+        over_rooms=[float(score["std"]["accuracy"]) for score in scores],
+    )
+
+
+def second_nets(records: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Second nets that were scored in every round, e.g. FedProto's nearest prototype."""
+    keys = [set(entry) for record in records for entry in record["rooms"].values()]
+    everywhere = set.intersection(*keys)
+    return {key.removesuffix(".accuracy") for key in everywhere if key.endswith(".accuracy")}
+
+
+def _scores(record: Mapping[str, Any], second: str) -> Mapping[str, Any]:
+    """A record as it is, or with a second net's scores in place of the first's."""
+    if not second:
+        return record
+    rooms = {
+        room: {
+            metric: entry[f"{second}.{metric}"]
+            for metric in METRICS
+            if f"{second}.{metric}" in entry
+        }
+        for room, entry in record["rooms"].items()
+    }
+    return {"round": record["round"], "rooms": rooms, **over_rooms(rooms, dict.fromkeys(rooms, 1))}
+
+
+def blind_row(name: str, runs: Mapping[int, Mapping[str, Any]], horizons: Sequence[int]) -> Row:
+    """What a predictor that sees no window reaches: the same at every horizon.
+
+    Args:
+        name: "constant" or "prior".
+        runs: seed → the blind predictors of a run's summary.
+        horizons: the rounds to show it at.
+    """
+    outcomes = []
+    for seed, blind in runs.items():
+        figures = {part: dict(blind[name][part]) for part in ("mean", "std", "rooms")}
+        at = {str(horizon): figures for horizon in horizons}
+        outcomes.append(Outcome(seed, run="", commit="", curve={}, bytes=[], at=at))
+    return Row(name, BLIND[name], "blind", outcomes, moves=False)

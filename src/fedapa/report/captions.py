@@ -1,0 +1,55 @@
+"""Captions: where the numbers of a table or a figure come from; here it says SIMULATED or real."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedapa.evaluation.record import LAST
+from fedapa.evaluation.results import Setting, data_kind
+
+__all__ = ["caption", "data_text", "number_of", "source_text"]
+
+
+def number_of(count: int, word: str) -> str:
+    """So many of something: "1 room", "2 rooms"."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def source_text(source: str, *, synthetic: bool) -> str:
+    """What the data is; a file by its name, since where it lies differs from reader to reader."""
+    return f"{data_kind(synthetic)} data: {source.rpartition('/')[2]}"
+
+
+def data_text(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
+    """The data of some runs: its kind and name, rooms, classes, windows, split, and the seeds."""
+    shape = " × ".join(map(str, data["window_shape"]))
+    return " · ".join(
+        [
+            source_text(data["source"], synthetic=data["synthetic"]),
+            f"{number_of(len(data['rooms']), 'room')}, {len(data['classes'])} classes, windows of "
+            f"{shape}",
+            f"split {data['split']}",
+            f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
+        ]
+    )
+
+
+def caption(setting: Setting, horizon: int | None = None) -> str:
+    """The data of a setting, its rounds, what a figure is the mean of, and the commit."""
+    if horizon is None:
+        when = f"{setting.rounds} rounds"
+        if max(setting.horizons, default=0) > setting.rounds:
+            when += f", {max(setting.horizons)} in the long runs"
+        when += f", figures are means of {LAST} rounds"
+        if min(setting.horizons, default=LAST) < LAST:
+            when += " or of all where there were fewer"
+    else:
+        averaged = min(LAST, horizon)
+        when = f"after {number_of(horizon, 'round')}"
+        when += f", mean of the last {averaged}" if averaged > 1 else ""
+    commits = [_short(commit) for commit in setting.commits]
+    return f"{data_text(setting.data, setting.seeds)} · {when} · commit {', '.join(commits)}"
+
+
+def _short(commit: str) -> str:
+    name, plus, changes = commit.partition("+")
+    return name[:10] + plus + changes

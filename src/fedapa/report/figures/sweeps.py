@@ -1,0 +1,151 @@
+"""Sweeps: metrics against the values of one parameter."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fedapa.evaluation.results import REFERENCE, Results, Row, Setting
+from fedapa.report.captions import caption
+from fedapa.report.figures.curves import ACCURACY
+from fedapa.report.style import DASHES, PALETTE, SMALL, STRETCH, WIDTH, drawn, look
+from fedapa.report.tables.comparison import value_text
+
+__all__ = ["is_default", "sweep"]
+
+
+def is_default(row: Row) -> bool:
+    """Whether a swept value is the one used elsewhere: FedAPA itself, or said in the title."""
+    return row.name == REFERENCE or row.title.endswith("(default)")
+
+
+def sweep(results: Results, setting: Setting) -> Figure:
+    """Accuracy, and MAE where classes are counts, against the values of the swept parameter.
+
+    With one line its values stand at even distances, whatever they are; dots are seeds, a ring is
+    the default. Several lines, one per group of rows, stand on a scale of their values.
+    """
+    at, lines = setting.rounds, setting.lines
+    rows = [row for line in lines.values() for row in line]
+    several = len(lines) > 1
+    where = _on_a_scale(lines) if several else {row.name: float(i) for i, row in enumerate(rows)}
+    read = (
+        "; lines are set apart a little where they would meet"
+        if several
+        else ", small dots are seeds"
+        + (", the ring is the default" if any(map(is_default, rows)) else "")
+    )
+    read = f"Mean over seeds ± one standard deviation{read}"
+    said = f"{setting.title}. {read}. {caption(setting, at)}"
+    metrics = {"accuracy": ACCURACY, "mae": "mean absolute error (people)"}
+    shown = list(metrics) if setting.counts_people else ["accuracy"]
+    height, width = 3.0 if several else 2.7, WIDTH if setting.counts_people else 4.2
+    with drawn(height, said, width=width) as figure:
+        grid = figure.subplots(1, len(shown), squeeze=False)[0]
+        for axes, metric in zip(grid, shown, strict=True):
+            for number, (group, line) in enumerate(lines.items()):
+                _line(axes, line, where, at, metric, number, label=group if several else None)
+            if not several:
+                _seeds(axes, rows, where, at, metric)
+            _controls(axes, setting, at, metric)
+            if several:
+                ticks = sorted({float(row.value or 0) for row in rows})
+                axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            else:
+                texts = [value_text(row.value) for row in rows]
+                slant = {"rotation": 30, "ha": "right"} if sum(map(len, texts)) > 40 else {}
+                axes.set_xticks(range(len(rows)), texts, **slant)
+                axes.set_xlim(-0.5, len(rows) - 0.5)
+            axes.set(xlabel=results.parameter, ylabel=metrics[metric])
+        _legend_above(figure)
+        return figure
+
+
+def _on_a_scale(lines: dict[str, list[Row]]) -> dict[str, float]:
+    """Where rows stand by their values, those of different lines a little apart."""
+    values = [float(row.value or 0) for line in lines.values() for row in line]
+    apart = 0.008 * (max(values) - min(values))
+    return {
+        row.name: float(row.value or 0) + apart * (number - (len(lines) - 1) / 2)
+        for number, line in enumerate(lines.values())
+        for row in line
+    }
+
+
+def _scale(metric: str) -> int:
+    return 1 if metric == "mae" else 100
+
+
+def _line(
+    axes: Axes,
+    rows: Sequence[Row],
+    where: dict[str, float],
+    at: int,
+    metric: str,
+    number: int,
+    *,
+    label: str | None,
+) -> None:
+    """A line through means with whiskers."""
+    points = [
+        (where[row.name], _scale(metric) * np.asarray(values, np.float64))
+        for row in sorted(rows, key=lambda row: where[row.name])
+        if (values := row.metrics(at, metric))
+    ]
+    axes.errorbar(
+        [place for place, _ in points],
+        [float(values.mean()) for _, values in points],
+        [float(values.std(ddof=1)) if len(values) > 1 else 0.0 for _, values in points],
+        capsize=3,
+        lw=1.2,
+        label=label,
+        **{**look(number), "markersize": 5},
+    )
+
+
+def _seeds(axes: Axes, rows: Sequence[Row], where: dict[str, float], at: int, metric: str) -> None:
+    """Every seed as a dot beside its mean, and a ring around the default's mean."""
+    for row in rows:
+        values = row.metrics(at, metric)
+        if not values:
+            continue
+        dots, place = _scale(metric) * np.asarray(values), where[row.name]
+        axes.plot([place + 0.13] * len(dots), dots, "o", ms=2.5, color="#444444")
+        if is_default(row):
+            axes.plot(place, dots.mean(), "o", ms=12, mfc="none", mec=PALETTE[1], mew=1.5)
+
+
+def _controls(axes: Axes, setting: Setting, at: int, metric: str) -> None:
+    """Rows without a value: what was not swept, as a line across; far from all points in words."""
+    low, high = axes.get_ylim()
+    spare = STRETCH * (high - low)
+    told: dict[str, list[str]] = {"above": [], "below": []}
+    for number, row in enumerate(row for row in setting.rows if row.value is None):
+        values = row.metrics(at, metric)
+        if values is None:
+            continue
+        level = _scale(metric) * float(np.mean(values))
+        if low - spare <= level <= high + spare:
+            dash = DASHES[1 + number % (len(DASHES) - 1)]
+            axes.axhline(level, color="#555555", lw=0.9, ls=dash, label=row.title)
+        else:  # a line so far off would leave the points no room
+            number_text = f"{level:.2f}" if metric == "mae" else f"{level:.1f} %"
+            told["below" if level < low else "above"].append(f"{row.title.lower()}, {number_text}")
+    texts = [f"{side}: {text}" for side, found in told.items() for text in found]
+    axes.set_title("\n".join(texts), loc="left", fontsize=SMALL, color="#555555")
+
+
+def _legend_above(figure: Figure) -> None:
+    """What the panels show, each once, above all of them: lines of points, then those across."""
+    shown = {
+        label: handle
+        for axes in figure.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    if shown:
+        order = sorted(shown, key=lambda label: isinstance(shown[label], Line2D))
+        figure.legend(
+            [shown[label] for label in order], order, loc="outside upper center", ncols=len(order)
+        )

@@ -1,0 +1,182 @@
+"""Runs as results: one run is results with one seed, so all reports are made in one way."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedapa.algorithms import find
+from fedapa.errors import PlanError, RunError
+from fedapa.evaluation.outcomes import BLIND, blind_row, outcome_of, second_nets
+from fedapa.evaluation.results import REFERENCE, Outcome, Results, Row, Setting, horizons_of
+from fedapa.federation.plan import Plan
+from fedapa.federation.run import Run
+
+__all__ = [
+    "Runs",
+    "load_runs",
+    "reading",
+    "results_of",
+    "scored_rounds",
+    "setting_of",
+    "titles",
+]
+
+Runs = Mapping[tuple[str, str, int], Run]
+"""Finished runs by (setting name, row name, seed)."""
+
+
+@contextmanager
+def reading(folder: object) -> Iterator[None]:
+    """What is wrong in the files of finished runs is one sentence and not a traceback."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise RunError(
+            f"{folder}: its files are damaged or incomplete ({type(error).__name__}: {error}); "
+            "run again with another --out"
+        ) from error
+
+
+def load_runs(folders: Sequence[Path]) -> list[Run]:
+    """Finished runs by their folders; one that holds none is refused with what to name instead."""
+    for folder in folders:
+        if not (folder / "plan.toml").is_file():
+            inside = [str(path.parent) for path in sorted(folder.glob("**/summary.json"))]
+            remedy = (
+                f"name those in it, e.g. {' '.join(inside[:2])}"
+                if inside
+                else "name a folder that 'fedapa run' wrote (its --out)"
+            )
+            raise RunError(f"{folder}: holds no finished run of its own; {remedy}")
+    return [Run.load(folder) for folder in folders]
+
+
+def results_of(runs: Sequence[Run], *, title: str) -> tuple[Results, Runs]:
+    """Runs of one seed that share their data, as the results of an experiment, and by their rows.
+
+    The reference is FedAPA, or the first run where there is none of it.
+    """
+    names = [run.plan.algorithm["name"] for run in runs]
+    named = {
+        name if names.count(name) == 1 else f"{name}-{number}": run
+        for number, (name, run) in enumerate(zip(names, runs, strict=True), start=1)
+    }
+    for run in runs[1:]:
+        _check_comparable(runs[0], run)
+    plan = runs[0].plan
+    setting = setting_of(
+        Setting(
+            "runs",
+            f"Runs with seed {plan.seed}",
+            plan.rounds,
+            horizons_of(plan.rounds),
+            [],
+            {},
+            reference=REFERENCE if REFERENCE in named else next(iter(named)),
+        ),
+        [
+            (Row(name, called, "paper", []), [run])
+            for (name, run), called in zip(named.items(), titles(runs), strict=True)
+        ],
+    )
+    results = Results("runs", title, "", [setting], [plan.seed], {})
+    return results, {("runs", name, plan.seed): run for name, run in named.items()}
+
+
+def _check_comparable(one: Run, other: Run) -> None:
+    """Refuse to put runs side by side whose figures do not belong under one caption."""
+    for what, mine, theirs in (
+        ("data", one.data["source"], other.data["source"]),
+        ("rooms", sorted(one.data["rooms"]), sorted(other.data["rooms"])),
+        ("split", one.data["split"], other.data["split"]),
+        ("seed", one.plan.seed, other.plan.seed),
+        ("rounds", one.plan.rounds, other.plan.rounds),
+    ):
+        if mine != theirs:
+            raise PlanError(
+                f"{other.folder}: its {what} ({theirs}) is not that of {one.folder} ({mine}); "
+                f"report runs that differ in their {what} on their own"
+            )
+
+
+def titles(runs: Sequence[Run]) -> list[str]:
+    """What to call each run: its algorithm, and where that is not enough what sets it apart."""
+    plain = [find(run.plan.algorithm["name"]).title for run in runs]
+    plans = [run.plan.document() for run in runs]
+
+    def apart(plan: Mapping[str, Any]) -> str:
+        return ", ".join(
+            f"{key} = {value}"
+            for section in ("algorithm", "training", "model")
+            for key, value in plan[section].items()
+            if key != "name" and any(other[section].get(key) != value for other in plans)
+        )
+
+    return [
+        name if plain.count(name) == 1 else f"{name} ({apart(plan) or run.folder.name})"
+        for name, plan, run in zip(plain, plans, runs, strict=True)
+    ]
+
+
+def setting_of(
+    setting: Setting, cases: Sequence[tuple[Row, Sequence[Run]]], *, below: Path | None = None
+) -> Setting:
+    """A setting with the rows of its runs, blind ones last, and what they say of their data.
+
+    Args:
+        setting: still without rows and data.
+        cases: rows without outcomes, each with its runs, seed by seed.
+        below: the directory that runs are named relative to; by default each by its own name.
+    """
+    rows: list[Row] = []
+    for row, runs in cases:
+        rows += _rows(row, runs, setting.horizons, below)
+    first = cases[0][1]
+    with reading(first[0].folder):
+        blind = {run.plan.seed: run.summary["blind"] for run in first}
+        rows += [blind_row(name, blind, setting.horizons) for name in BLIND]
+        # A file by its name: where it lay is nobody's business who reads the results.
+        data = {**first[0].data, "source": first[0].data["source"].rpartition("/")[2]}
+    longest = max(outcome.rounds for row in rows for outcome in row.outcomes)
+    reached = [horizon for horizon in setting.horizons if horizon <= longest]
+    return replace(setting, rows=rows, data=data, horizons=reached)
+
+
+def _rows(row: Row, runs: Sequence[Run], horizons: Sequence[int], below: Path | None) -> list[Row]:
+    """The row of some runs, and one for each second net that was scored in every round."""
+    outcomes: dict[str, list[Outcome]] = {}
+    for run in runs:
+        with reading(run.folder):
+            scored = scored_rounds(run.plan)
+            made = (run.environment, *run.environment.get("resumed", []))
+            # A fine-tuned copy's second net is the merged one, which FedAvg's row shows.
+            seconds = second_nets(run.records) if scored is None else set()
+            for second in ("", *sorted(seconds)):
+                outcome = outcome_of(
+                    run.records,
+                    horizons,
+                    seed=run.plan.seed,
+                    run=run.folder.name if below is None else str(run.folder.relative_to(below)),
+                    commits=[str(environment["commit"]) for environment in made],
+                    scored=scored,
+                    second=second,
+                )
+                outcomes.setdefault(second, []).append(outcome)
+    return [
+        replace(
+            row,
+            name=f"{row.name}.{second}" if second else row.name,
+            title=f"{row.title} ({second})" if second else row.title,
+            outcomes=found,
+            moves=not find(runs[0].plan.algorithm["name"]).pools,
+        )
+        for second, found in outcomes.items()
+        if len(found) == len(runs)
+    ]
+
+
+def scored_rounds(plan: Plan) -> Sequence[int] | None:
+    """Where another net is scored in between, as with fine-tuned copies: the rounds that count."""
+    return plan.build().scored_rounds(plan.rounds)

@@ -1,0 +1,121 @@
+"""What inspecting and importing captures found, as tables; neither torch nor matplotlib needed."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from fedapa.report.tables.table import Table
+from fedapa.stores.imported.captures import Imported
+from fedapa.windows.inspection import Inspection
+
+__all__ = ["import_summary", "import_table", "inspection_table"]
+
+_SUMMED = ("files", "recordings", "packets", "seconds", "known", "copies")
+_UNTOLD = "cannot be told"
+
+
+def inspection_table(found: Inspection) -> Table:
+    """One capture, a line per fact."""
+    rate = (
+        f"{found.mean_rate:,.1f} packets per second; within bursts, by the middle interval, "
+        f"{found.rate:,.1f}"
+    )
+    loss = f"{_percent(found.loss)} by {found.loss_by}"
+    levels = " · ".join(f"{level:.2f}" for level in found.band)
+    low, middle, high = found.rssi or (0.0, 0.0, 0.0)
+    facts = [
+        ("device", f"{found.device}{' (SIMULATED)' if found.synthetic else ''}"),
+        ("bandwidth", f"{found.bandwidth} MHz"),
+        ("subcarriers", f"{found.live_subcarriers} live of {found.subcarriers}"),
+        ("antennas", f"{found.rx} rx × {found.tx} tx"),
+        ("packets", f"{found.packets:,} in {found.seconds:,.1f} s"),
+        ("rate", rate if found.rate else _UNTOLD),
+        ("lost packets", _UNTOLD if found.loss is None else loss),
+        ("gaps", f"{found.gaps}, longest {found.longest_gap:.3f} s" if found.gaps else "none"),
+        ("clock", f"set back {found.steps_back} times" if found.steps_back else ""),
+        (
+            "occupied band",
+            f"{_percent(found.occupied)} of packets fill it; mean level of each 20 MHz: {levels}",
+        ),
+        (
+            "RSSI",
+            f"{low:.0f} to {high:.0f} dBm, middle {middle:.0f}" if found.rssi else "not told",
+        ),
+        (
+            "clipping",
+            _UNTOLD if found.clipped is None else f"{_percent(found.clipped)} of packets",
+        ),
+        (
+            "not channel",
+            f"live subcarriers far above all others: {', '.join(map(str, found.loud))}"
+            if found.loud
+            else "",
+        ),
+        ("usable windows", f"{found.windows:,} of {found.window} packets"),
+        ("left out", "" if found.left_out else "nothing"),
+        *(("left out", f"{count:,} × {reason}") for reason, count in found.left_out.items()),
+    ]
+    return Table(found.file, ("What", "Found"), [fact for fact in facts if fact[1]], text_columns=2)
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0):.1f} %"
+
+
+def _totals(rows: Sequence[Imported]) -> dict[str, dict[str, Any]]:
+    """Rooms, sorted, with what came of their files."""
+    rooms: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        empty = {"days": set(), "labels": set(), "left_out": Counter(), **dict.fromkeys(_SUMMED, 0)}
+        room = rooms.setdefault(row.room, empty)
+        room["days"].add(row.day)
+        room["labels"].add(row.label)
+        for name in (*_SUMMED, "left_out"):
+            room[name] += getattr(row, name)
+    return dict(sorted(rooms.items()))
+
+
+def import_summary(rows: Sequence[Imported]) -> dict[str, Any]:
+    """For JSON."""
+    rooms = _totals(rows)
+    for room in rooms.values():
+        room["days"], room["labels"] = sorted(room["days"]), sorted(room["labels"])
+        room["left_out"] = dict(room["left_out"])
+    return {"rooms": rooms}
+
+
+def import_table(rows: Sequence[Imported]) -> Table:
+    """A line per room, and below what was left out and why."""
+    rooms = _totals(rows)
+    reasons: Counter[str] = sum((room["left_out"] for room in rooms.values()), Counter())
+    lines = [f"left out: {n:,} × {reason}" for reason, n in reasons.most_common()]
+    if copies := sum(room["copies"] for room in rooms.values()):
+        lines.append(
+            f"{copies} files are copies of files of other rooms: what one room tests on, another "
+            "may train on"
+        )
+    counted = ("Days", "Files", "Recordings", "Rows", "Minutes", "Known already", "Left out")
+    return Table(
+        title="Imported",
+        headings=["Room", "Labels", *counted],
+        rows=[
+            [
+                *(name, _labels(room["labels"]), str(len(room["days"])), str(room["files"])),
+                *(str(room["recordings"]), f"{room['packets']:,}", f"{room['seconds'] / 60:.1f}"),
+                *(str(room["known"]), f"{room['left_out'].total():,}"),
+            ]
+            for name, room in rooms.items()
+        ],
+        note="\n".join(lines),
+        text_columns=2,
+    )
+
+
+def _labels(labels: set[Any]) -> str:
+    ordered = sorted(labels)
+    if all(isinstance(label, int) for label in ordered):
+        if ordered == list(range(ordered[0], ordered[-1] + 1)) and len(ordered) > 2:
+            return f"{ordered[0]} to {ordered[-1]} people"
+        return f"{', '.join(map(str, ordered))} people"
+    shown = ", ".join(ordered[:4])
+    return f"{shown}, … ({len(ordered)})" if len(ordered) > 4 else shown

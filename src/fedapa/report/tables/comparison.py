@@ -1,0 +1,363 @@
+"""Tables of results: a cell is the mean over rooms, ± its standard deviation over seeds.
+
+Results of one seed, such as a single run's, have the deviation over rooms in columns of its own.
+Every table says under itself what it was made from.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from fedapa.evaluation.results import (
+    CONFIDENCE,
+    STANDSTILL,
+    Paired,
+    Results,
+    Row,
+    Setting,
+    spread,
+    student_t,
+)
+from fedapa.evaluation.results import still_gaining as rise_of
+from fedapa.report.captions import caption
+from fedapa.report.tables.table import Table
+
+__all__ = [
+    "differences",
+    "horizons",
+    "in_paper_layout",
+    "overall",
+    "published_table",
+    "rooms",
+    "value_text",
+]
+
+NONE = "–"
+HEADINGS = {
+    "accuracy": "Accuracy (%)",
+    "macro_f1": "Macro F1 (%)",
+    "mae": "MAE (people)",
+    "within_one": "Within ±1 (%)",
+}
+"""Metrics as tables call them, in their order."""
+_SHORT = {"accuracy": "Acc. (%)", "macro_f1": "F1 (%)", "mae": "MAE"}
+"""The same where many stand side by side."""
+
+
+# ---- cells and notes ----------------------------------------------------------------------------
+
+
+def metrics_of(setting: Setting, wanted: Iterable[str] = HEADINGS) -> list[str]:
+    """Those of some metrics that exist for a setting's classes."""
+    return [name for name in wanted if setting.counts_people or name in ("accuracy", "macro_f1")]
+
+
+def breaks(rows: Sequence[Row]) -> list[int]:
+    """Where one group of rows ends and the next begins."""
+    return [place for place in range(1, len(rows)) if rows[place].group != rows[place - 1].group]
+
+
+def sentences(*parts: str) -> str:
+    """A note: what there is to say, one thing after another."""
+    return ". ".join(part for part in parts if part)
+
+
+def value_text(value: float | str | None) -> str:
+    """A swept value as one would write it."""
+    return NONE if value is None else value if isinstance(value, str) else f"{value:g}"
+
+
+def _in_unit(metric: str) -> tuple[int, int]:
+    """Scale and digits: people, or percent."""
+    return (1, 2) if metric == "mae" else (100, 1)
+
+
+def _cell(row: Row | None, horizon: int, metric: str) -> str:
+    """Mean ± standard deviation over seeds; the mean alone where there is one."""
+    values = None if row is None else row.metrics(horizon, metric)
+    return NONE if values is None else _plus_minus(values, metric)
+
+
+def _plus_minus(values: Sequence[float], metric: str) -> str:
+    scale, digits = _in_unit(metric)
+    over_seeds = spread(values)
+    text = f"{scale * over_seeds.mean:.{digits}f}"
+    if over_seeds.deviation is None:
+        return text
+    return f"{text} ± {scale * over_seeds.deviation:.{digits}f}"
+
+
+def _over_rooms(row: Row, horizon: int, metric: str) -> str:
+    """The standard deviation over rooms of a row with one seed."""
+    scale, digits = _in_unit(metric)
+    return f"± {scale * row.outcomes[0].at[str(horizon)]['std'][metric]:.{digits}f}"
+
+
+def _over_seeds(setting: Setting) -> str:
+    number = max((len(row.outcomes) for row in setting.rows), default=0)
+    if number < 2:
+        return "Mean over rooms, ± over rooms, one seed: its chance is not measured"
+    return f"Mean ± standard deviation over {number} seeds of the mean over rooms"
+
+
+def _kilobytes(row: Row, horizon: int, rooms: int) -> str:
+    """KB per round and room up to a horizon, mean over seeds."""
+    if not row.moves or any(outcome.rounds < horizon for outcome in row.outcomes):
+        return NONE
+    moved = [outcome.bytes[horizon - 1] / (horizon * rooms) for outcome in row.outcomes]
+    return f"{np.mean(moved) / 1000:,.1f}"
+
+
+def _scored_alone(setting: Setting) -> str:
+    """Whose figures are not means of five rounds before the last horizon."""
+    alone = [row.title for row in setting.ordered if row.outcomes[0].scored is not None]
+    if not alone:
+        return ""
+    return (
+        f"{' and '.join(alone)}: scored where copies are tuned; before {setting.rounds} rounds the "
+        "figure is that of the last such round alone"
+    )
+
+
+def _improving(setting: Setting) -> str:
+    """Whether Local has stopped improving when its rounds end."""
+    local = setting.row("local")
+    rise = None if local is None else rise_of(local)
+    if local is None or rise is None:
+        return ""
+    rounds = min(outcome.rounds for outcome in local.outcomes)
+    verdict = "has stopped improving" if rise < STANDSTILL else "is still improving"
+    return (
+        f"{local.title} {verdict}: {100 * rise:+.1f} points from the third to the last quarter of "
+        f"its {rounds} rounds (below {100 * STANDSTILL:+.1f} it counts as stopped)"
+    ).replace("-", "−")
+
+
+# ---- the tables ---------------------------------------------------------------------------------
+
+
+def overall(setting: Setting, horizon: int | None = None, *, parameter: str = "") -> Table:
+    """Every metric of every row at a horizon, by default after all rounds, blind rows at the end.
+
+    Args:
+        setting: whose rows are shown.
+        horizon: the round to show.
+        parameter: what a sweep varies; its values have a column then.
+    """
+    at = setting.rounds if horizon is None else horizon
+    shown = [row for row in setting.ordered if row.metrics(at, "accuracy") is not None]
+    left_out = [row.title for row in setting.ordered if row not in shown]
+    one_seed = len(setting.seeds) == 1
+
+    def columns(metric: str, row: Row | None) -> list[str]:
+        if row is None:
+            return [HEADINGS[metric], *(["±"] if one_seed else [])]
+        return [_cell(row, at, metric), *([_over_rooms(row, at, metric)] if one_seed else [])]
+
+    def line(first: str, value: str, row: Row | None, last: str) -> list[str]:
+        cells = [cell for metric in metrics_of(setting) for cell in columns(metric, row)]
+        return [first, *([value] if parameter else []), *cells, last]
+
+    rooms = len(setting.data["rooms"])
+    return Table(
+        title=f"{setting.title}, after {setting.horizon_label(at)} rounds",
+        headings=line("Method", parameter, None, "KB per round and room"),
+        rows=[
+            line(row.title, value_text(row.value), row, _kilobytes(row, at, rooms)) for row in shown
+        ],
+        note=sentences(
+            _over_seeds(setting),
+            f"No figure at this horizon: {'; '.join(left_out)}" if left_out else "",
+            caption(setting, at),
+        ),
+        text_columns=2 if parameter else 1,
+        breaks=breaks(shown) if not parameter or len(setting.lines) > 1 else [],
+    )
+
+
+def in_paper_layout(results: Results) -> Table | None:
+    """The settings side by side as in the paper's tables; none where there is one setting only."""
+    settings = results.settings
+    if len(settings) < 2:
+        return None
+    titles = {row.name: row for setting in settings for row in setting.rows}
+    order = Setting("", "", 0, [], list(titles.values()), {}).ordered
+    metrics = [metrics_of(setting, _SHORT) for setting in settings]
+    columns = [
+        (setting, metric)
+        for setting, shown in zip(settings, metrics, strict=True)
+        for metric in shown
+    ]
+    return Table(
+        title=results.title,
+        headings=["Method", *(_SHORT[metric] for _, metric in columns)],
+        rows=[
+            [row.title, *(_cell(one.row(row.name), one.rounds, metric) for one, metric in columns)]
+            for row in order
+        ],
+        note=sentences(
+            _over_seeds(settings[0]),
+            *(f"{setting.title}: {caption(setting, setting.rounds)}" for setting in settings),
+        ),
+        breaks=breaks(order),
+        spans=[
+            ("", 1),
+            *((one.title, len(shown)) for one, shown in zip(settings, metrics, strict=True)),
+        ],
+    )
+
+
+def horizons(setting: Setting) -> Table:
+    """The accuracy of every row at every horizon; "–" where a row was not run that long."""
+    return Table(
+        title=f"{setting.title}, accuracy (%) after so many rounds",
+        headings=["Method", *map(setting.horizon_label, setting.horizons)],
+        rows=[
+            [row.title, *(_cell(row, horizon, "accuracy") for horizon in setting.horizons)]
+            for row in setting.ordered
+        ],
+        note=sentences(
+            _over_seeds(setting), _improving(setting), _scored_alone(setting), caption(setting)
+        ),
+        breaks=breaks(setting.ordered),
+    )
+
+
+def differences(
+    setting: Setting, reference: str | None = None, metric: str = "accuracy"
+) -> Table | None:
+    """The reference minus each other row at each horizon, paired over seeds.
+
+    Args:
+        setting: where both ran.
+        reference: the name of a row, by default the setting's own; where there is none of that
+            name, there is no table.
+        metric: accuracy, macro_f1 or within_one in points, or mae in people (there less is better).
+    """
+    mine = setting.row(reference or setting.reference)
+    if mine is None:
+        return None
+    shown = [row for row in setting.ordered if row is not mine]
+    led = metric == "accuracy"
+    rows, compared = [], 0
+    for row in shown:
+        cells = [row.title]
+        for horizon in setting.horizons:
+            difference = setting.against(mine, row, horizon, metric)
+            compared += difference is not None
+            cells.append(NONE if difference is None else _difference(difference, metric))
+            if led:
+                wins = None if difference is None else setting.rooms_led(mine, row, horizon)
+                cells.append(NONE if wins is None else f"{wins[0]}/{wins[1]}")
+        rows.append(cells)
+    what = (
+        f"MAE (people; below zero is better for {mine.title})"
+        if metric == "mae"
+        else f"{HEADINGS[metric].removesuffix(' (%)').lower()} (points)"
+    )
+    under = ["difference", "rooms led"] if led else ["difference"]
+    return Table(
+        title=f"{setting.title}, {mine.title} minus each other row: {what}",
+        headings=["Against", *(name for _ in setting.horizons for name in under)],
+        rows=rows,
+        note=sentences(
+            *_reading(len(mine.outcomes), compared, led=led),
+            _scored_alone(setting),
+            caption(setting),
+        ),
+        breaks=breaks(shown),
+        spans=[("", 1), *((setting.horizon_label(at), len(under)) for at in setting.horizons)],
+    )
+
+
+def _difference(difference: Paired, metric: str) -> str:
+    scale, digits = _in_unit(metric)
+
+    def signed(value: float) -> str:
+        return f"{scale * value:+.{digits}f}".replace("-", "−")
+
+    if difference.low is None or difference.high is None:
+        return signed(difference.mean)
+    mark = " *" if difference.is_clear else ""
+    interval = f"[{signed(difference.low)}, {signed(difference.high)}]"
+    return f"{signed(difference.mean)} {interval}{mark}"
+
+
+def _reading(seeds: int, compared: int, *, led: bool) -> list[str]:
+    """How to read differences, and how far they carry."""
+    if seeds < 2:
+        said = ["One seed: a difference without an interval; nothing here is shown to be clear"]
+    else:
+        said = [
+            f"In brackets the {100 * CONFIDENCE:.0f} % interval of the mean, paired over {seeds} "
+            f"seeds (Student's t = {student_t(seeds):.2f}: so few seeds make it wide)",
+            "* is clear: the interval leaves zero out; without it the difference may be chance",
+            f"Were there no differences at all, about {compared * (1 - CONFIDENCE):.0f} of these "
+            f"{compared} would still be clear",
+            "All seeds share their rooms: the interval tells of other seeds, not of other rooms",
+        ]
+    if led:
+        said.append("Rooms led: pairs of room and seed in which the accuracy is higher")
+    return said
+
+
+def rooms(setting: Setting, names: Sequence[str]) -> Table:
+    """Every room's accuracy (and MAE where classes are counts) under some rows, by name."""
+    shown = [row for name in names if (row := setting.row(name)) is not None]
+    metrics = metrics_of(setting, ("accuracy", "mae"))
+    at = setting.rounds
+    several = len(setting.seeds) > 1
+    whose = f" are those of seed {min(setting.seeds, default=0)}: another seed splits otherwise"
+
+    def cell(row: Row, room: str, metric: str) -> str:
+        values = row.room(at, room, metric)
+        return NONE if values is None else _plus_minus(values, metric)
+
+    return Table(
+        title=f"{setting.title}, room by room after {setting.horizon_label(at)} rounds",
+        headings=[
+            *("Room", "Net", "Train", "Test"),
+            *(_SHORT[metric] for _ in shown for metric in metrics),
+        ],
+        rows=[
+            [
+                *(room, about["architecture"], str(about["train"]), str(about["test"])),
+                *(cell(row, room, metric) for row in shown for metric in metrics),
+            ]
+            for room, about in sorted(setting.data["rooms"].items())
+        ],
+        note=sentences(
+            ("Mean ± standard deviation over seeds; net" if several else "Net")
+            + f", train and test windows{whose}",
+            caption(setting, at),
+        ),
+        text_columns=2,
+        spans=[("", 4), *((row.title, len(metrics)) for row in shown)],
+    )
+
+
+def published_table(setting: Setting, figures: Mapping[str, Mapping[str, float]]) -> Table:
+    """The paper's figures for a setting, by row name; never in one table with ours.
+
+    Accuracy and macro F1 as shares, or in percent as the paper prints them: above 1 they can be
+    nothing else.
+    """
+    metrics = [name for name in _SHORT if any(name in values for values in figures.values())]
+
+    def text(values: Mapping[str, float], metric: str) -> str:
+        if metric not in values:
+            return NONE
+        value = values[metric]
+        return f"{100 * value if metric != 'mae' and value <= 1 else value:.2f}"
+
+    titles = {row.name: row.title for row in setting.rows}
+    return Table(
+        title=f"{setting.title}, as published",
+        headings=["Method", *(HEADINGS[metric] for metric in metrics)],
+        rows=[
+            [titles.get(name, name), *(text(values, metric) for metric in metrics)]
+            for name, values in figures.items()
+        ],
+        note="From the paper, measured on its authors' private recordings with a split window by "
+        "window; rounds and seeds are not told. Not ours, and not comparable with ours",
+    )

@@ -1,0 +1,172 @@
+"""A table as text, and how it is written: for the terminal, in Markdown, LaTeX and HTML."""
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table as RichTable
+
+__all__ = ["Table", "html_table", "latex", "markdown", "markdown_text", "rich_table"]
+
+_LETTERS = 84
+"""Letters in a line of a table that fit on a page; with more they are set smaller."""
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{sign: f"\\{sign}" for sign in "%&_#$"},
+    "–": "--",
+    "…": r"\dots{}",
+    **{sign: f"${sign}$" for sign in "<>"},
+    "−": "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "¼": r"$\frac{1}{4}$",
+    "½": r"$\frac{1}{2}$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "√": r"$\surd$",
+    **{
+        letter: rf"$\{name}$"
+        for letter, name in zip(
+            "αθλμξρστΣ",
+            ("alpha", "theta", "lambda", "mu", "xi", "rho", "sigma", "tau", "Sigma"),
+            strict=True,
+        )
+    },
+}
+"""Signs that LaTeX reads otherwise, or that its usual fonts lack."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: a title, headings and rows, all of them text."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    text_columns: int = 1
+    """How many columns, from the left, are words; the others are numbers."""
+    breaks: Sequence[int] = ()
+    """Rows above which a line is drawn: where one group ends and the next begins."""
+    spans: Sequence[tuple[str, int]] = ()
+    """A line above the headings: a title and how many columns it stands over, from the left."""
+
+    @property
+    def plain_headings(self) -> list[str]:
+        """One line of headings: those under a span with its title before them."""
+        above = [title for title, width in self.spans for _ in range(width)]
+        above += [""] * (len(self.headings) - len(above))
+        return [
+            f"{over}: {heading}" if over and heading else over or heading
+            for over, heading in zip(above, self.headings, strict=True)
+        ]
+
+    @property
+    def _letters(self) -> int:
+        """How many letters a line has where every cell is as wide as its column's widest."""
+        return sum(max(map(len, cells)) for cells in zip(*self.rows, strict=True))
+
+    def alignment(self, words: str, numbers: str) -> list[str]:
+        """One mark per column: one for words, another for numbers."""
+        return [
+            words if column < self.text_columns else numbers for column in range(len(self.headings))
+        ]
+
+
+def rich_table(table: Table) -> RichTable:
+    """A table for the terminal."""
+    shown = RichTable(
+        title=table.title, caption=table.note, box=box.SIMPLE_HEAD, title_justify="left"
+    )
+    for heading, side in zip(table.plain_headings, table.alignment("left", "right"), strict=True):
+        shown.add_column(heading, justify="left" if side == "left" else "right")
+    for number, row in enumerate(table.rows):
+        if number in table.breaks:
+            shown.add_section()
+        shown.add_row(*row)
+    return shown
+
+
+def markdown(table: Table) -> str:
+    """A Markdown table between its title and its note."""
+    lines = [
+        map(markdown_text, table.plain_headings),
+        table.alignment("---", "---:"),
+        *(map(markdown_text, row) for row in table.rows),
+    ]
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"**{markdown_text(table.title)}**\n\n{text}\n\n{markdown_text(table.note)}\n"
+
+
+def markdown_text(text: str) -> str:
+    """Text that Markdown shows as it is, also in a table."""
+    return re.sub(r"([\\`*_<>|#\[\]$~]|&(?=#?\w+;))", r"\\\1", text)
+
+
+def latex(table: Table) -> str:
+    """A LaTeX table: needs no package, but ``graphicx`` to be narrowed by its user."""
+    lines = [_latex_row(table.headings), r"\hline"]
+    if table.spans:
+        lines.insert(0, _latex_spans(table.spans))
+    for number, row in enumerate(table.rows):
+        if number in table.breaks:
+            lines.append(r"\hline")
+        lines.append(_latex_row(row))
+    caption = ". ".join(_latex_text(text.rstrip(".")) for text in (table.title, table.note) if text)
+    body = "\n".join([r"\hline", *lines, r"\hline"])
+    return (
+        "\\begin{table}[htbp]\n\\centering\n"
+        f"\\caption{{{caption}.}}\n\\footnotesize\n\\setlength{{\\tabcolsep}}{{4pt}}\n"
+        f"\\begin{{tabular}}{{{''.join(table.alignment('l', 'r'))}}}\n{body}\n"
+        "\\end{tabular}\n\\end{table}\n"
+    )
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    line = " & ".join(_latex_text(cell) for cell in cells)
+    # After the \\ of the line above, LaTeX takes these for an argument.
+    return ("{}" if line.startswith(("[", "*")) else "") + line + r" \\"
+
+
+def _latex_spans(spans: Sequence[tuple[str, int]]) -> str:
+    cells = [
+        rf"\multicolumn{{{width}}}{{c}}{{{_latex_text(title)}}}" if title else "& " * (width - 1)
+        for title, width in spans
+    ]
+    return " & ".join(cells) + r" \\"
+
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
+
+
+def html_table(table: Table) -> str:
+    """An HTML table with its title and note below."""
+    over = "".join(
+        f"<th class=over colspan={width}>{html.escape(name)}</th>" for name, width in table.spans
+    )
+    head = (f"<tr>{over}</tr>" if over else "") + f"<tr>{_cells('th', table, table.headings)}</tr>"
+    rows = "".join(
+        f"<tr{' class=group' if number in table.breaks else ''}>{_cells('td', table, row)}</tr>"
+        for number, row in enumerate(table.rows)
+    )
+    return (
+        f'<div class="wide"><table{" class=dense" if table._letters > _LETTERS else ""}>'
+        f"<thead>{head}</thead><tbody>{rows}</tbody></table></div>"
+        f'<p class="note">{html.escape(table.title)}. {html.escape(table.note.rstrip("."))}.</p>'
+    )
+
+
+def _cells(tag: str, table: Table, cells: Sequence[str]) -> str:
+    sides = table.alignment(" class=word", "")
+    return "".join(
+        f"<{tag}{side}>{html.escape(cell)}</{tag}>" for side, cell in zip(sides, cells, strict=True)
+    )
