@@ -108,3 +108,11 @@ def test_a_file_that_somebody_writes_is_locked(tmp_path: Path) -> None:
     with locked(tmp_path / "rooms.h5"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_names_the_file_in_the_folder(tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    with pytest.raises(OSError, match="No space") as caught, folder_aside(target) as folder:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder / "file"))
+    assert caught.value.filename == str(tmp_path / "folder" / "file")
+    assert list(tmp_path.iterdir()) == []

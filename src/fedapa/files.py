@@ -72,7 +72,7 @@ def folder_aside(folder: Path) -> Iterator[Path]:
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _partial(folder, Path.mkdir) as partial:
+    with _partial(folder, Path.mkdir) as partial, _naming(folder, partial):
         try:
             yield partial
             if folder.exists():
@@ -155,9 +155,11 @@ def _naming(path: Path, partial: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is None or error.filename not in (None, str(partial)):
+        name = str(partial) if error.filename is None else str(error.filename)
+        if error.errno is None or not name.startswith(str(partial)):
             raise
-        raise type(error)(error.errno, error.strerror, str(path)) from error
+        place = str(path) + name.removeprefix(str(partial))
+        raise type(error)(error.errno, error.strerror, place) from error
 
 
 def _remove_dead(target: Path) -> None:

@@ -73,6 +73,8 @@ def test_an_existing_file_is_not_overwritten(make_store: MakeStore) -> None:
     path = make_store()
     with pytest.raises(DataError, match="already exists"), write_store(path):
         pass
+    with pytest.raises(DataError, match="is no regular file; choose"), write_store("/dev/null"):
+        pass
     with Store(path) as store:
         assert store.rooms == ("cafe", "hall")
 

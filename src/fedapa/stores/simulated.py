@@ -21,7 +21,7 @@ from fedapa.processes import Progress, Show, Workers, unseen
 from fedapa.randomness import Key
 from fedapa.simulator.recording import record
 from fedapa.stores.simulated_rooms import Place, Preset, check_preset, preset_hash, preset_of
-from fedapa.stores.store import write_store
+from fedapa.stores.store import refuse_existing, write_store
 from fedapa.windows.clean import Amplitudes, clean
 from fedapa.windows.recipe import Recipe
 
@@ -115,8 +115,7 @@ def write_simulated(
     """
     chosen = preset_of(preset) if isinstance(preset, str) else preset
     tasks = tasks_of(chosen, seed=seed, workers=workers)
-    if out.exists():
-        raise DataError(f"{out}: already exists; remove it or choose another name")
+    refuse_existing(out)
     with write_store(out) as store:
         store.note(
             {

@@ -33,7 +33,15 @@ from fedapa.stores.hdf5 import check_dataset, check_links, child, replaced
 from fedapa.windows.labels import Label, check_name
 from fedapa.windows.recipe import Recipe
 
-__all__ = ["Recording", "Store", "StoreWriter", "begin_store", "noted", "write_store"]
+__all__ = [
+    "Recording",
+    "Store",
+    "StoreWriter",
+    "begin_store",
+    "noted",
+    "refuse_existing",
+    "write_store",
+]
 
 _FORMAT = "fedapa-rooms"
 _VERSION = 1
@@ -332,11 +340,18 @@ def write_store(path: str | Path) -> Iterator[StoreWriter]:
     """
     path = Path(path)
     with held_back() as raise_interrupt, locked(path):
-        if path.exists():
-            raise DataError(f"{path}: already exists; remove it or choose another name")
+        refuse_existing(path)
         with replaced(path, raise_interrupt) as (file, check):
             begin_store(file)
             yield StoreWriter(file, check)
+
+
+def refuse_existing(path: Path) -> None:
+    """A new store does not take the place of anything, least of all of a device or a pipe."""
+    if path.is_file():
+        raise DataError(f"{path}: already exists; remove it or choose another name")
+    if path.exists():
+        raise DataError(f"{path}: is no regular file; choose a name for a new one")
 
 
 def begin_store(file: h5py.File) -> None:
