@@ -142,9 +142,9 @@ def summarise(
         "over_rooms": over_rooms(rooms, tested),
         "also": seconds,
         "blind": {
-            name: {**over_rooms(each, tested), "rooms": each}
+            name: {**over_rooms(scores, tested), "rooms": scores}
             for name in predictors
-            for each in [{room: dict(blind[room][name]) for room in rooms}]
+            for scores in [{room: dict(blind[room][name]) for room in rooms}]
         },
         "windows": {room: dict(windows[room]) for room in rooms},
         "bytes": {

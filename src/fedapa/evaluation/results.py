@@ -82,9 +82,9 @@ class Paired:
 
 def spread(values: Sequence[float]) -> Spread:
     """Mean and standard deviation over seeds."""
-    found = np.asarray(values, np.float64)
-    deviation = float(found.std(ddof=1)) if len(found) > 1 else None
-    return Spread(float(found.mean()), deviation, len(found))
+    figures = np.asarray(values, np.float64)
+    deviation = float(figures.std(ddof=1)) if len(figures) > 1 else None
+    return Spread(float(figures.mean()), deviation, len(figures))
 
 
 def student_t(seeds: int) -> float:
@@ -157,16 +157,16 @@ class Row:
 
     def metrics(self, horizon: int, metric: str) -> list[float] | None:
         """One figure a seed; none where a run is shorter or the metric does not exist."""
-        found = [outcome.at.get(str(horizon), {}).get("mean", {}) for outcome in self.outcomes]
-        return [each[metric] for each in found] if all(metric in each for each in found) else None
+        means = [outcome.at.get(str(horizon), {}).get("mean", {}) for outcome in self.outcomes]
+        return [mean[metric] for mean in means] if all(metric in mean for mean in means) else None
 
     def room(self, horizon: int, room: str, metric: str) -> list[float] | None:
         """One room's figures, a seed each."""
-        found = [
+        scores = [
             outcome.at.get(str(horizon), {}).get("rooms", {}).get(room, {})
             for outcome in self.outcomes
         ]
-        return [each[metric] for each in found] if all(metric in each for each in found) else None
+        return [own[metric] for own in scores] if all(metric in own for own in scores) else None
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,7 @@ class Results:
             if document.pop("format") != FORMAT:
                 raise RunError(f"{path}: is of another format; make it again with --resume")
             document.pop("data")
-            document["settings"] = [_setting(each) for each in document["settings"]]
+            document["settings"] = [_setting(values) for values in document["settings"]]
             return cls(**document)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"{path}: holds no results ({error}); make them again") from error
