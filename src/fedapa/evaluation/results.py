@@ -21,7 +21,9 @@ from fedapa.evaluation.record import LAST, average, over_rooms, scored_rounds
 from fedapa.files import write_text
 
 __all__ = [
+    "CONFIDENCE",
     "REFERENCE",
+    "STANDSTILL",
     "Outcome",
     "Paired",
     "Results",

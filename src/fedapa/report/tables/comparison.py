@@ -23,12 +23,16 @@ from fedapa.report.captions import caption
 from fedapa.report.tables.table import Table
 
 __all__ = [
+    "NONE",
+    "breaks",
     "differences",
     "horizons",
     "in_paper_layout",
+    "metrics_of",
     "overall",
     "published_table",
     "rooms",
+    "sentences",
     "value_text",
 ]
 
