@@ -5,81 +5,53 @@ windows of 1000 × 242. It needs no data; with ``--preset`` or ``--data`` a seco
 nets for those rooms.
 """
 
-from collections.abc import Sequence
-
-from fedapa.models.build import build_model
-from fedapa.models.cost import count_parameters, flops, layers
-from fedapa.randomness import Key
+from fedapa.experiments.sizes import Sizes
+from fedapa.models.cost import Layer, count_parameters, flops, layers
 from fedapa.report.tables.table import Table
 
 __all__ = ["architectures", "layer_table"]
 
-_TITLES = {
-    "tiny": "TinyConvNet4",
-    "middle": "MiddleConvNet4",
-    "large": "LargeConvNet4",
-    "mlp": "FeatureMLP",
-}
 
-
-def _nets(window: Sequence[int]) -> tuple[str, ...]:
-    """The nets for windows of that shape: feature vectors have one of their own."""
-    return ("mlp",) if len(window) == 1 else ("tiny", "middle", "large")
-
-
-def architectures(
-    *, classes: int = 20, width: int = 256, window: Sequence[int] = (1000, 242)
-) -> dict[str, dict[str, float]]:
+def architectures(sizes: Sizes) -> dict[str, dict[str, float]]:
     """Parameters and MFLOPs of each net."""
-    found: dict[str, dict[str, float]] = {}
-    for net in _nets(window):
-        model = build_model(net, classes=classes, width=width, window_shape=window, key=Key(0))
-        found[net] = {
-            "parameters": count_parameters(model),
-            "mflops": flops(model, window) / 1e6,
-        }
-    return found
-
-
-def layer_table(
-    *,
-    classes: int = 20,
-    width: int = 256,
-    window: Sequence[int] = (1000, 242),
-    rooms_named: str = "",
-) -> Table:
-    """The nets layer by layer: channels and shapes as the paper's table has them, and totals."""
-    nets = _nets(window)
-    columns = {
+    return {
         net: {
+            "parameters": count_parameters(model),
+            "mflops": flops(model, sizes.window) / 1e6,
+        }
+        for net in sizes.nets
+        for model in [sizes.build(net)]
+    }
+
+
+def layer_table(sizes: Sizes) -> Table:
+    """The nets layer by layer: channels and shapes as the paper's table has them, and totals."""
+    models = [sizes.build(net) for net in sizes.nets]
+    columns = [
+        {
             layer.name: layer
-            for layer in layers(
-                build_model(net, classes=classes, width=width, window_shape=window, key=Key(0)),
-                window,
-            )
+            for layer in layers(model, sizes.window)
             if layer.parameters or layer.kind == "AdaptiveAvgPool2d"
         }
-        for net in nets
-    }
-    longest = columns[nets[-1]]
-    rows = [
-        [name, layer.kind, *(_cell(columns[net].get(name)) for net in nets)]
-        for name, layer in longest.items()
+        for model in models
     ]
-    totals = architectures(classes=classes, width=width, window=window)
-    rows.append(["parameters", "", *(f"{totals[net]['parameters']:,}" for net in nets)])
-    rows.append(["MFLOPs per window", "", *(f"{totals[net]['mflops']:.2f}" for net in nets)])
-    shape = " × ".join(map(str, window))
+    rows = [
+        [name, layer.kind, *(_shape(column.get(name)) for column in columns)]
+        for name, layer in columns[-1].items()
+    ]
+    totals = architectures(sizes).values()
+    rows.append(["parameters", "", *(f"{total['parameters']:,}" for total in totals)])
+    rows.append(["MFLOPs per window", "", *(f"{total['mflops']:.2f}" for total in totals)])
+    shape = " × ".join(map(str, sizes.window))
     return Table(
-        title="Architectures" + (f", for {rooms_named}" if rooms_named else ""),
-        headings=["Layer", "Kind", *(_TITLES[net] for net in nets)],
+        title="Architectures" + (f", for {sizes.named}" if sizes.named else ""),
+        headings=["Layer", "Kind", *(type(model).__name__ for model in models)],
         rows=rows,
-        note=f"{classes} classes, width {width}, windows of {shape}; counted "
+        note=f"{sizes.outputs} classes, width {sizes.width}, windows of {shape}; counted "
         "from the modules: 2 FLOPs a multiply-add, 2 a BatchNorm, 1 a ReLU or pooled element",
         text_columns=2,
     )
 
 
-def _cell(layer: object) -> str:
-    shape: Sequence[int] = getattr(layer, "output", ())
-    return " × ".join(map(str, shape)) if shape else "–"
+def _shape(layer: Layer | None) -> str:
+    return "–" if layer is None else " × ".join(map(str, layer.output))

@@ -21,16 +21,13 @@ from fedapa.experiments.conduct import (
 )
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
 from fedapa.experiments.fig4 import distribution, distribution_table, planned
+from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
-from fedapa.experiments.table3 import PAPER, Sizes, communication, communication_table
+from fedapa.experiments.table3 import communication, communication_table
 from fedapa.experiments.windows import WINDOWS
-from fedapa.federation.participant import introduce
-from fedapa.federation.plan import Plan
-from fedapa.federation.prepare import describe, prepare_rooms
 from fedapa.files import write_text
 from fedapa.processes import Progress, Show, unseen
-from fedapa.report.captions import source_text
 from fedapa.report.figures.data import distribution_figure
 from fedapa.report.page import Report, write_index, write_report
 from fedapa.report.style import save
@@ -162,70 +159,45 @@ def shown(conducted: Conducted, out: Path) -> Reproduced:
     return Reproduced(results.experiment, results.title, tables, page, results.summary(), sentences)
 
 
-def _sizes(base: Base, show: Show) -> Sizes | None:
-    """Those of the rooms that were asked for; none where they are the paper's own."""
-    if base.preset == "paper" and base.file is None:
-        return None
-    net = "mlp" if holds_features(base.plan.data) else str(STATISTICAL.architecture)
-    # No size depends on the split, and this one can always be made.
-    change = {"model": {"architecture": net}, "data": {"split": "random"}}
-    plan = Plan.of(base.plan.document(), change)
-    prepared = prepare_rooms(plan, show, workers=None)
-    data = describe([introduce(room) for room in prepared], plan)
-    return Sizes(
-        rooms=len(prepared),
-        classes=len(data["classes"]),
-        width=plan.model.width,
-        outputs=len(data["classes"]),
-        architecture=net,
-        shape=tuple(data["window_shape"]),
-        rooms_named=source_text(data["source"], synthetic=data["synthetic"]),
-    )
-
-
-def _counted(
-    name: str,
-    count: Callable[[Sizes | None], tuple[Table, dict[str, Any]]],
-    sizes: Sizes | None,
-    out: Path,
-) -> Reproduced:
-    """What is counted at the paper's sizes, and at those of other rooms where some are given."""
-    table, values = count(None)
-    tables = [table]
-    if sizes is not None:
-        table, here = count(sizes)
-        tables.append(table)
-        values = {"paper": values, "rooms": {"data": sizes.rooms_named, **here}}
-    return _written(name, tables, values, out)
-
-
 def table3(base: Base, out: Path, show: Show = unseen) -> Reproduced:
-    """Communication."""
+    """Communication: what a room sends and receives in a round."""
 
-    def count(sizes: Sizes | None) -> tuple[Table, dict[str, Any]]:
-        costs = communication(sizes or PAPER)
-        table = communication_table(costs, sizes or PAPER)
-        return table, {name: asdict(cost) for name, cost in costs.items()}
+    def counted(sizes: Sizes) -> tuple[Table, dict[str, Any]]:
+        costs = communication(sizes)
+        values = {name: asdict(cost) for name, cost in costs.items()}
+        return communication_table(costs, sizes), values
 
-    sizes = _sizes(base, show)
-    if sizes is not None and len(sizes.shape) > 1:
-        sizes = replace(sizes, shape=PAPER.shape)  # messages do not depend on it
-    return _counted("table3", count, sizes, out)
+    return _counted("table3", PAPER, counted, base, out, show)
 
 
 def nets(
     base: Base, out: Path, show: Show = unseen, *, classes: int = 20, width: int = 256
 ) -> Reproduced:
-    """The architectures."""
+    """The architectures: parameters and FLOPs."""
 
-    def count(sizes: Sizes | None) -> tuple[Table, dict[str, Any]]:
-        about: dict[str, Any] = {"classes": classes, "width": width}
-        if sizes is not None:
-            about = {"classes": sizes.classes, "width": sizes.width, "window": sizes.shape}
-        named = "" if sizes is None else sizes.rooms_named
-        return layer_table(**about, rooms_named=named), dict(architectures(**about))
+    def counted(sizes: Sizes) -> tuple[Table, dict[str, Any]]:
+        return layer_table(sizes), dict(architectures(sizes))
 
-    return _counted("architectures", count, _sizes(base, show), out)
+    papers = replace(PAPER, outputs=classes, width=width)
+    return _counted("architectures", papers, counted, base, out, show)
+
+
+def _counted(
+    name: str,
+    papers: Sizes,
+    counted: Callable[[Sizes], tuple[Table, dict[str, Any]]],
+    base: Base,
+    out: Path,
+    show: Show,
+) -> Reproduced:
+    """What depends on sizes alone: at the paper's, and at those of other rooms if any are given."""
+    table, values = counted(papers)
+    tables = [table]
+    if sizes := sizes_of(base, show):
+        table, here = counted(sizes)
+        tables.append(table)
+        values = {"paper": values, "rooms": {"data": sizes.named, **here}}
+    return _written(name, tables, values, out)
 
 
 def fig4(base: Base, out: Path, *, file: Path | None = None) -> Reproduced:

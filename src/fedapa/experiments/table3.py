@@ -9,7 +9,6 @@ the sizes of those rooms.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from torch import nn
@@ -18,55 +17,23 @@ from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm, Dimensions, Round
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.algorithms.fedavg import FedAvg
+from fedapa.experiments.sizes import PAPER, Sizes
 from fedapa.learning.fit import Training
-from fedapa.models.build import build_model
 from fedapa.models.cost import count_parameters
-from fedapa.models.model import Model
 from fedapa.payload import array_bytes, encode
 from fedapa.randomness import Key
 from fedapa.report.tables.table import Table
 from fedapa.rooms.room import Room
 
-__all__ = ["PAPER", "Cost", "Sizes", "communication", "communication_table", "formulas"]
+__all__ = ["Cost", "communication", "communication_table", "formulas"]
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What the bytes of a round depend on."""
+def formulas(sizes: Sizes) -> dict[str, tuple[str, int] | None]:
+    """The numbers up and down per room and round, four bytes each, of every algorithm.
 
-    rooms: int
-    """N."""
-    classes: int
-    """|C|."""
-    width: int
-    """D."""
-    outputs: int
-    """Of the net whose parameters the formula counts."""
-    architecture: str = "large"
-    shape: tuple[int, ...] = (8, 8)
-    """Of a window; messages of convolutional nets do not depend on it."""
-    rooms_named: str = ""
-    """Whose sizes these are, for the table's note."""
-
-    @cached_property
-    def net(self) -> Model:
-        """The net that the formula counts."""
-        return build_model(
-            self.architecture,
-            classes=self.outputs,
-            width=self.width,
-            window_shape=self.shape,
-            key=Key(0),
-        )
-
-
-PAPER = Sizes(rooms=6, classes=21, width=256, outputs=20)
-"""As the paper has them: 21 classes of prototypes, but a net with 20 outputs."""
-
-
-def formulas(sizes: Sizes) -> dict[str, tuple[str, int]]:
-    """The numbers up and down per room and round, four bytes each, of algorithms that say so."""
-    net = sizes.net
+    None where its file does not say; without those that exchange no messages between such nets.
+    """
+    net = sizes.build(sizes.nets[-1])
     norms = [layer for layer in net.modules() if isinstance(layer, nn.BatchNorm2d)]
     dimensions = Dimensions(
         rooms=sizes.rooms,
@@ -76,15 +43,12 @@ def formulas(sizes: Sizes) -> dict[str, tuple[str, int]]:
         batch_norm=sum(count_parameters(layer) for layer in norms),
         classifier=count_parameters(net.classifier),
     )
-    said = {kind.name: kind().sends(dimensions) for kind in _exchanging(sizes)}
-    return {name: formula for name, formula in said.items() if formula is not None}
-
-
-def _exchanging(sizes: Sizes) -> list[type[Algorithm]]:
-    """The algorithms that exchange messages between such nets."""
-    has_norms = any(isinstance(layer, nn.BatchNorm2d) for layer in sizes.net.modules())
     kinds = [algorithms.find(name) for name in algorithms.names()]
-    return [kind for kind in kinds if not kind.pools and (has_norms or not kind.needs_batch_norm)]
+    return {
+        kind.name: kind().sends(dimensions)
+        for kind in kinds
+        if not kind.pools and (norms or not kind.needs_batch_norm)
+    }
 
 
 @dataclass(frozen=True)
@@ -101,22 +65,23 @@ class Cost:
 
 def communication(sizes: Sizes = PAPER) -> dict[str, Cost]:
     """The cost of every algorithm that exchanges messages, by name."""
-    room, known = _room(sizes), formulas(sizes)
-    costs = {}
-    for kind in _exchanging(sizes):
-        formula, numbers = known.get(kind.name, (None, None))
-        arrays, encoded = _exchange(kind(training=Training(batch_size=64)), room, sizes.rooms)
+    room, costs = _room(sizes), {}
+    for name, said in formulas(sizes).items():
+        algorithm = algorithms.find(name)(training=Training(batch_size=64))
+        formula, numbers = said or (None, None)
         by_formula = None if numbers is None else 4 * numbers
-        costs[kind.name] = Cost(formula, by_formula, arrays, encoded)
+        costs[name] = Cost(formula, by_formula, *_exchange(algorithm, room, sizes.rooms))
     return costs
 
 
 def _room(sizes: Sizes) -> Room:
-    """A room of noise that holds every class, with such a net."""
+    """A room of noise that holds every class, with the largest net."""
     labels = np.repeat(np.arange(sizes.classes), 3)
+    # Messages of convolutional nets do not depend on the window's shape.
+    shape = sizes.window if len(sizes.window) == 1 else (8, 8)
     stream = (Key(0) / "table3").numpy()
-    windows = stream.normal(size=(len(labels), *sizes.shape)).astype(np.float32)
-    return Room.of("room 0", windows, labels, architecture=sizes.architecture, width=sizes.width)
+    windows = stream.normal(size=(len(labels), *shape)).astype(np.float32)
+    return Room.of("room 0", windows, labels, architecture=sizes.nets[-1], width=sizes.width)
 
 
 def _exchange(algorithm: Algorithm, room: Room, rooms: int) -> tuple[int, int]:
@@ -135,42 +100,34 @@ def _exchange(algorithm: Algorithm, room: Room, rooms: int) -> tuple[int, int]:
 
 def communication_table(costs: Mapping[str, Cost], sizes: Sizes = PAPER) -> Table:
     """The table: formula, what it gives, and what was really exchanged."""
-    rows = []
-    for name, cost in costs.items():
-        over = f"{cost.encoded / cost.arrays:.4f}" if cost.arrays else "–"
-        rows.append(
-            [
-                algorithms.find(name).title,
-                cost.formula or "–",
-                "–" if cost.by_formula is None else _kilobytes(cost.by_formula),
-                _kilobytes(cost.arrays),
-                _kilobytes(cost.encoded),
-                over,
-            ]
-        )
+    rows = [
+        [
+            algorithms.find(name).title,
+            cost.formula or "–",
+            "–" if cost.by_formula is None else _kilobytes(cost.by_formula),
+            _kilobytes(cost.arrays),
+            _kilobytes(cost.encoded),
+            f"{cost.encoded / cost.arrays:.4f}" if cost.arrays else "–",
+        ]
+        for name, cost in costs.items()
+    ]
     ours, theirs = costs[FedAPA.name], costs[FedAvg.name]
     saved = 1 - (ours.by_formula or 0) / (theirs.by_formula or 1)
     really = 1 - ours.encoded / theirs.encoded
-    net = sizes.net
-    counted = f"Σw = {count_parameters(net):,} parameters ({type(net).__name__} with "
-    if sizes is PAPER:
-        counted += (
-            f"{sizes.outputs} outputs, as the paper has it), the exchange is real, with "
-            f"{sizes.classes} outputs, BatchNorm statistics, masks and framing"
-        )
-    else:
-        counted += (
-            f"{sizes.outputs} outputs), the exchange is real, with BatchNorm statistics where the "
-            "net has them, masks and framing"
-        )
+    net = sizes.build(sizes.nets[-1])
+    outputs = f"{sizes.outputs} outputs" + ("" if sizes.named else ", as the paper has it")
+    measured = f"{sizes.classes} outputs, BatchNorm statistics"
+    if sizes.named:
+        measured = "BatchNorm statistics where the net has them"
     return Table(
         title="Communication per round and room (KB = 1000 B)"
-        + (f", sizes of {sizes.rooms_named}" if sizes.rooms_named else ""),
+        + (f", sizes of {sizes.named}" if sizes.named else ""),
         headings=["Algorithm", "Formula × 4 B", "Formula", "Arrays", "Encoded", "Encoded/arrays"],
         rows=rows,
         note=f"N = {sizes.rooms} rooms, |C| = {sizes.classes} classes, width D = {sizes.width}; "
-        f"the formula counts {counted}; FedAPA against FedAvg: {_less(saved)} by formula, "
-        f"{_less(really)} encoded",
+        f"the formula counts Σw = {count_parameters(net):,} parameters ({type(net).__name__} with "
+        f"{outputs}), the exchange is real, with {measured}, masks and framing; FedAPA against "
+        f"FedAvg: {_less(saved)} by formula, {_less(really)} encoded",
         text_columns=2,
     )
 
