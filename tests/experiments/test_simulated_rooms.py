@@ -80,6 +80,14 @@ def test_fig4_of_real_rooms_does_not_say_simulated(make_store: MakeStore, tmp_pa
     assert "SIMULATED" not in (tmp_path / "a.svg").read_text()
 
 
+def test_fig4_has_counts_by_size_and_categories_by_name(make_store: MakeStore) -> None:
+    store = make_store({"a": {10: 1, 2: 1}, "b": {"walk": 1, "sit": 1}})
+    found = distribution(store, window=16)
+    assert found.labels == (2, 10, "sit", "walk")
+    assert [list(held) for held in found.windows.values()] == [[2, 10], ["sit", "walk"]]
+    assert distribution_table(found).title == "Windows by room and class"
+
+
 def test_statistics_do_not_see_the_receivers_gain() -> None:
     window = (Key(0).numpy().uniform(5, 10, (50, 56))).astype(np.float32)
     assert window_statistics(7 * window) == pytest.approx(window_statistics(window), abs=1e-3)

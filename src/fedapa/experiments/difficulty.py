@@ -2,7 +2,7 @@
 
 A linear model and a random forest on a few statistics of each window, and a nearest neighbour on
 the raw windows. They say how hard the data is before any net is trained, and how much a random
-split of windows flatters: neighbours in one take are near twins.
+split of windows flatters: neighbours in one recording are near twins.
 """
 
 from collections.abc import Sequence
@@ -63,14 +63,14 @@ def window_statistics(window: Single) -> Single:
         np.log(shape.std(axis=0) + 1e-6),
         np.log(np.diff(shape, axis=0).std(axis=0) + 1e-6),
     )
-    columns = [np.array([each[band].mean() for band in bands]) for each in statistics]
+    columns = [np.array([values[band].mean() for band in bands]) for values in statistics]
     return np.concatenate([*columns, gain.std(axis=0)]).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class _Room:
-    labels: list[Label]
-    takes: list[str]
+    labels: Sequence[Label]
+    recordings: Sequence[str]
     starts: npt.NDArray[np.int64]
     statistics: Single
     raw: Single
@@ -100,21 +100,18 @@ def difficulty(
 
 
 def _read(store: Store, name: str, length: int) -> _Room:
-    labels: list[Label] = []
-    takes: list[str] = []
-    starts: list[int] = []
-    statistics, raw = [], []
-    for take in store.recordings(name):
-        if take.is_features or not isinstance(take.label, int):
+    rows: list[tuple[Label, str, int, Single, Single]] = []
+    for recording in store.recordings(name):
+        if recording.is_features or not isinstance(recording.label, int):
             raise DataError(f"{store.path}: room '{name}' does not hold packets with counts")
-        for windows in recording_windows(store, take, Recipe(window=length)):
-            for start, window in zip(windows.starts.tolist(), windows.values, strict=True):
-                statistics.append(window_statistics(window))
-                raw.append(_thin(window))
-                labels.append(take.label)
-                takes.append(take.name)
-                starts.append(start)
-    return _Room(labels, takes, np.asarray(starts), np.stack(statistics), np.stack(raw))
+        about = (recording.label, recording.name)
+        for windows in recording_windows(store, recording, Recipe(window=length)):
+            rows += [
+                (*about, start, window_statistics(window), _thin(window))
+                for start, window in zip(windows.starts.tolist(), windows.values, strict=True)
+            ]
+    labels, recordings, starts, statistics, raw = zip(*rows, strict=True)
+    return _Room(labels, recordings, np.asarray(starts), np.stack(statistics), np.stack(raw))
 
 
 def _thin(window: Single) -> Single:
@@ -134,7 +131,7 @@ def _scores(name: str, room: _Room, split: SplitKind, length: int, seed: int) ->
     parts = split_windows(
         name,
         room.labels,
-        room.takes,
+        room.recordings,
         room.starts,
         spans=length,
         kind=split,
@@ -143,53 +140,38 @@ def _scores(name: str, room: _Room, split: SplitKind, length: int, seed: int) ->
     )
     truth = np.asarray(room.labels)
     state = (Key(seed) / "difficulty" / name / "forest").number % 2**32
+    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
     models: dict[str, tuple[Any, Single]] = {
-        "linear": (
-            make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000)),
-            room.statistics,
-        ),
+        "linear": (linear, room.statistics),
         "forest": (RandomForestClassifier(300, random_state=state), room.statistics),
         "nearest": (KNeighborsClassifier(1), room.raw),
     }
     train, test = truth[parts.train], truth[parts.test]
     values, counts = np.unique(train, return_counts=True)
     chance = float(np.mean(test == values[np.argmax(counts)]))
-    found = []
+    scores = []
     for model, (estimator, features) in models.items():
-        estimator.fit(features[parts.train], train)
-        guess = estimator.predict(features[parts.test])
-        found.append(
-            Score(
-                name,
-                split,
-                model,
-                accuracy=float(np.mean(guess == test)),
-                mae=float(np.mean(np.abs(guess - test))),
-                chance=chance,
-                train=len(train),
-                test=len(test),
-            )
-        )
-    return found
+        guess = estimator.fit(features[parts.train], train).predict(features[parts.test])
+        accuracy, error = float(np.mean(guess == test)), float(np.mean(np.abs(guess - test)))
+        scores.append(Score(name, split, model, accuracy, error, chance, len(train), len(test)))
+    return scores
 
 
 def difficulty_table(scores: Sequence[Score], source: str, *, synthetic: bool) -> Table:
-    """Accuracy and error by room, one pair of columns a split and model."""
+    """Accuracy and error by room and on average, one pair of columns per split and model."""
     pairs = list(dict.fromkeys((score.split, score.model) for score in scores))
-    rooms = list(dict.fromkeys(score.room for score in scores))
-    by = {(score.room, score.split, score.model): score for score in scores}
     rows = []
-    for room in rooms:
-        mine = [by[room, *pair] for pair in pairs]
-        chances = [100 * score.chance for score in mine if score.model == "linear"]
-        cells = [f"{100 * score.accuracy:.0f} % · {score.mae:.1f}" for score in mine]
-        rows.append([room, f"{np.mean(chances):.0f} %", *cells])
-    means = []
-    for pair in pairs:
-        mine = [by[room, *pair] for room in rooms]
-        accuracy, error = np.mean([s.accuracy for s in mine]), np.mean([s.mae for s in mine])
-        means.append(f"{100 * accuracy:.0f} % · {error:.1f}")
-    rows.append(["mean", f"{100 * np.mean([score.chance for score in scores]):.0f} %", *means])
+    for room in (*dict.fromkeys(score.room for score in scores), None):
+        mine = [score for score in scores if room in (None, score.room)]
+        row = [room or "mean", f"{100 * np.mean([score.chance for score in mine]):.0f} %"]
+        for pair in pairs:
+            cell = [score for score in mine if (score.split, score.model) == pair]
+            accuracy, error = (
+                np.mean([getattr(score, metric) for score in cell])
+                for metric in ("accuracy", "mae")
+            )
+            row.append(f"{100 * accuracy:.0f} % · {error:.1f}")
+        rows.append(row)
     return Table(
         "Simple models: accuracy · mean absolute error in people",
         ["Room", "Commonest", *(f"{split} {model}" for split, model in pairs)],

@@ -1,8 +1,8 @@
 """``fedapa reproduce fig4``: how many windows of which count each room holds.
 
-Expected shape: one panel a room with a bar for each count; the rooms differ in which counts they
+Expected shape: one panel per room with a bar for each count; the rooms differ in which counts they
 know and in how many windows they have. Nothing is trained. Simulated rooms are counted from their
-description, so that the largest need not be made for a picture of them.
+description, so that the largest need not be made for a figure of them.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from fedapa.report.captions import source_text
 from fedapa.report.tables.table import Table
 from fedapa.stores.simulated_rooms import Preset
 from fedapa.stores.store import Store
-from fedapa.windows.labels import Label
+from fedapa.windows.labels import Label, sorted_labels
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.stream import window_starts
 
@@ -42,9 +42,8 @@ class Distribution:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """All labels that occur anywhere, numbers by size, words by letter."""
-        found = {label for counts in self.windows.values() for label in counts}
-        return tuple(sorted(found, key=lambda label: (isinstance(label, str), label)))
+        """All labels that occur anywhere."""
+        return sorted_labels(label for counts in self.windows.values() for label in counts)
 
 
 def distribution(
@@ -54,7 +53,7 @@ def distribution(
     stride: int | None = None,
     rooms: Sequence[str] | None = None,
 ) -> Distribution:
-    """Count the windows that fit into each take of a store; no packet is read.
+    """Count the windows that fit into each recording of a store; no packet is read.
 
     Args:
         path: the store.
@@ -63,22 +62,19 @@ def distribution(
         rooms: those to count in; all if left out.
     """
     with Store(path) as store:
-        takes = {room: store.recordings(room) for room in rooms or store.rooms}
-        features = all(take.is_features for found in takes.values() for take in found)
+        recordings = {room: store.recordings(room) for room in rooms or store.rooms}
+        features = all(one.is_features for held in recordings.values() for one in held)
         length = None if features else window or store.window
         if length is None and not features:
             raise DataError(f"{path}: does not say how long its windows are; give a window length")
         cut = Recipe(window=length or 1, stride=stride)
         windows: dict[str, dict[Label, int]] = {}
-        for room, found in takes.items():
+        for room, held in recordings.items():
             counts: Counter[Label] = Counter()
-            for take in found:
-                rows = take.shape[0]
-                counts[take.label] += rows if take.is_features else len(window_starts(rows, cut))
-            windows[room] = {
-                label: counts[label]
-                for label in sorted(counts, key=lambda label: (isinstance(label, str), label))
-            }
+            for one in held:
+                rows = one.shape[0]
+                counts[one.label] += rows if one.is_features else len(window_starts(rows, cut))
+            windows[room] = {label: counts[label] for label in sorted_labels(counts)}
         return Distribution(path.name, length, store.synthetic, windows)
 
 
@@ -95,21 +91,15 @@ def planned(preset: Preset) -> Distribution:
 
 
 def distribution_table(found: Distribution) -> Table:
-    """One row a room, one column a label, and totals."""
+    """One row per room, one column per label, and totals."""
     rows = [
-        [
-            room,
-            *(str(counts.get(label, "–")) for label in found.labels),
-            str(sum(counts.values())),
-        ]
+        [room, *(str(counts.get(label, "–")) for label in found.labels), str(sum(counts.values()))]
         for room, counts in found.windows.items()
     ]
+    categories = any(isinstance(label, str) for label in found.labels)
     return Table(
-        "Windows by room and "
-        + (
-            "class" if any(isinstance(label, str) for label in found.labels) else "number of people"
-        ),
-        ["Room", *(str(label) for label in found.labels), "All"],
+        f"Windows by room and {'class' if categories else 'number of people'}",
+        ["Room", *map(str, found.labels), "All"],
         rows,
         note=found.caption,
     )

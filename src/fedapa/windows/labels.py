@@ -62,6 +62,7 @@ def class_indices(
 
 def sorted_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
     """Each label once: counts in numerical order, then categories by name."""
-    counts = sorted({label for label in labels if isinstance(label, int)})
-    categories = sorted({label for label in labels if isinstance(label, str)})
+    known = set(labels)
+    counts = sorted(label for label in known if isinstance(label, int))
+    categories = sorted(label for label in known if isinstance(label, str))
     return (*counts, *categories)
