@@ -1,10 +1,13 @@
 """What tables and figures know of an algorithm is said in its file, and is true."""
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+import fedapa
 from fedapa.algorithms import base_of, find, is_variant, names
 from fedapa.algorithms.algorithm import Algorithm, Dimensions
 from fedapa.algorithms.fedapa import FedAPA
@@ -70,3 +73,13 @@ def test_copies_cost_epochs_too() -> None:
     point at 25 is not among the last five, 26 to 30."""
     assert Local().work(30) == 30
     assert LocalMoreEpochs().work(30) == 30 + 10 * 10
+
+
+def test_no_other_module_knows_an_algorithm_by_name() -> None:
+    """But for the two that everything is about, and the sweeps of FedAPA's own variants."""
+    source = Path(fedapa.__file__).parent
+    known = [name for name in names() if name not in (FedAPA.name, Local.name)]
+    for path in sorted(source.rglob("*.py")):
+        if path.parent.name != "algorithms" and path.name != "sweeps.py":
+            code = re.sub(r"#.*", "", path.read_text())
+            assert not [name for name in known if f'"{name}"' in code], path

@@ -83,8 +83,8 @@ def test_the_sizes_of_other_rooms(make_store: MakeStore, tmp_path: Path) -> None
     counted = json.loads(fedapa("reproduce", "fig4", *usual).stdout)
     assert (counted["data"], counted["window"]) == ("real", 16)
     assert counted["windows"]["hall"] == {"0": 12, "2": 12}
-    assert "real data: rooms.h5" in (tmp_path / "table3" / "table3.md").read_text()
-    assert "real data: rooms.h5" in (tmp_path / "fig4" / "fig4.md").read_text()
+    assert "real data: rooms.h5" in (tmp_path / "table3" / "results.md").read_text()
+    assert "real data: rooms.h5" in (tmp_path / "fig4" / "results.md").read_text()
     assert (tmp_path / "fig4" / "fig4.png").is_file()
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from fedapa import algorithms
+from fedapa.algorithms.local import Local
 from fedapa.errors import FedapaError
 from fedapa.evaluation.results import Results, Setting
 from fedapa.evaluation.verdict import verdict
@@ -35,9 +37,6 @@ from fedapa.report.tables.table import Table, html_table, latex, markdown, markd
 
 __all__ = ["Report", "write_index", "write_report", "write_run_page"]
 
-_FEATURED = ("local", "fedavg", "local-more-epochs", "fedapa-self", "fedapa")
-"""Rows that are shown room by room, where they are there."""
-_CONFUSED = ("local", "fedapa-self", "fedapa")
 _MOST = 5
 _DPI = 160
 _SIMULATED = "SIMULATED rooms."
@@ -288,6 +287,12 @@ class _Part:
         return {row.name: row.title for row in self.setting.rows}
 
     @cached_property
+    def claiming(self) -> list[str]:
+        """The reference, and the algorithms that a claim rests on."""
+        kinds = [algorithms.find(name) for name in algorithms.names()]
+        return [self.setting.reference, *(kind.name for kind in kinds if kind.carries_claim)]
+
+    @cached_property
     def featured(self) -> list[str]:
         """A few rows, those that matter first, in the order of the tables."""
         able = [
@@ -295,7 +300,7 @@ class _Part:
             for row in self.setting.ordered
             if row.group != "blind" and row.metrics(self.setting.rounds, "accuracy") is not None
         ]
-        wanted = [name for name in (self.setting.reference, *_FEATURED) if name in able]
+        wanted = [name for name in able if name in self.claiming]
         chosen = list(dict.fromkeys([*wanted, *able]))[: self.most]
         return [name for name in able if name in chosen]
 
@@ -360,7 +365,7 @@ class _Part:
             curves = {name: (titles[name], runs) for name, runs in found.items()}
             about = "Accuracy over rounds, room by room"
             self.figure("room-curves", room_curves(curves, setting.title), about)
-        wanted = [name for name in dict.fromkeys((*_CONFUSED, setting.reference)) if name in titles]
+        wanted = [name for name in titles if name in self.claiming]
         if found := self.runs_of(wanted if len(wanted) > 1 else self.featured[:3]):
             self.report.heading(3, "Confusion matrices")
             named = {titles[name]: runs for name, runs in found.items()}
@@ -376,7 +381,7 @@ class _Part:
 
     def maps(self) -> None:
         """Embedding maps of Local and the reference, side by side, first seed."""
-        wanted = [name for name in self.titles if name in ("local", self.setting.reference)]
+        wanted = [name for name in self.titles if name in (Local.name, self.setting.reference)]
         found = {
             self.titles[name]: run
             for name, (run, *_) in self.runs_of(wanted).items()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from fedapa.algorithms.local import Local
 from fedapa.evaluation.results import (
     CONFIDENCE,
     STANDSTILL,
@@ -125,7 +126,7 @@ def _scored_alone(setting: Setting) -> str:
 
 def _improving(setting: Setting) -> str:
     """Whether Local has stopped improving when its rounds end."""
-    local = setting.row("local")
+    local = setting.row(Local.name)
     rise = None if local is None else rise_of(local)
     if local is None or rise is None:
         return ""
