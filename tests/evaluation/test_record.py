@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from fedapa.evaluation.record import JsonLines, over_rooms, summarise
+from fedapa.evaluation.outcomes import outcome_of, second_nets
+from fedapa.evaluation.record import JsonLines, between_rooms, over_rooms, summarise
 from fedapa.evaluation.results import outcome_at
 
 
@@ -115,3 +117,31 @@ def test_a_room_that_was_absent_is_averaged_over_the_rounds_that_it_has() -> Non
     assert found is not None
     assert found["rooms"]["b"]["accuracy"] == pytest.approx(0.3)
     assert over_rooms({}, {}) == {"mean": {}, "std": {}, "weighted": {}}
+
+
+def test_what_is_between_rooms_is_found_by_their_names() -> None:
+    """Rooms a and c were weighed, b only told a score; of b nothing is known."""
+    line = {
+        "rooms": {"a": {}, "b": {}, "c": {}},
+        "members": ["a", "c"],
+        "server": {"weights": [[0.7, 0.3], [0.4, 0.6]]},
+    }
+    found = between_rooms(line, "weights", ["a", "b", "c"])
+    assert found[[0, 0, 2, 2], [0, 2, 0, 2]].tolist() == [0.7, 0.3, 0.4, 0.6]
+    assert np.isnan(found[1]).all() and np.isnan(found[:, 1]).all()
+
+
+def test_an_outcome_of_rounds_that_nobody_scored() -> None:
+    """Rounds 1 and 3 have no score: the curve has that of the nearest round before, or after."""
+    lines = [
+        {
+            "round": number,
+            "rooms": {"a": {"bytes_up": 1, "bytes_down": 1, **({"accuracy": 0.5} if told else {})}},
+            **over_rooms({"a": {"accuracy": 0.1 * number}} if told else {}, {"a": 1}),
+        }
+        for number, told in ((1, False), (2, True), (3, False))
+    ]
+    made = outcome_of(lines, [3], seed=0, run="", commits=[])
+    assert made.curve["accuracy"] == [0.2, 0.2, 0.2]
+    assert made.bytes == [2, 4, 6]
+    assert second_nets(lines) == set()

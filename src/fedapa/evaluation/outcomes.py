@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import Any
 
 from fedapa.evaluation.metrics import METRICS
-from fedapa.evaluation.record import over_rooms
+from fedapa.evaluation.record import over_rooms, scored_rounds
 from fedapa.evaluation.results import Outcome, Row, outcome_at
 
 __all__ = ["BLIND", "blind_row", "outcome_of", "second_nets"]
@@ -46,21 +46,32 @@ def outcome_of(
         run=run,
         commit=", ".join(dict.fromkeys(commits)),
         curve={
-            metric: [float(score["mean"][metric]) for score in scores]
+            metric: _curve(scores, "mean", metric)
             for metric in METRICS
-            if metric in scores[0]["mean"]
+            if any(metric in score["mean"] for score in scores)
         },
         bytes=list(accumulate(moved)),
         at={horizon: figures for horizon, figures in at.items() if figures is not None},
         scored=scored,
-        over_rooms=[float(score["std"]["accuracy"]) for score in scores],
+        over_rooms=_curve(scores, "std", "accuracy"),
     )
+
+
+def _curve(scores: Sequence[Mapping[str, Any]], part: str, metric: str) -> list[float]:
+    """One value per round; where no room told a score, that of the last round that has one."""
+    values = [score[part].get(metric) for score in scores]
+    known = next((value for value in values if value is not None), 0.0)
+    curve = []
+    for value in values:
+        known = known if value is None else value
+        curve.append(float(known))
+    return curve
 
 
 def second_nets(records: Sequence[Mapping[str, Any]]) -> set[str]:
     """Second nets that were scored in every round, e.g. FedProto's nearest prototype."""
-    keys = [set(entry) for record in records for entry in record["rooms"].values()]
-    everywhere = set.intersection(*keys)
+    keys = [set(entry) for scored in scored_rounds(records).values() for entry in scored]
+    everywhere = set.intersection(*keys) if keys else set()
     return {key.removesuffix(".accuracy") for key in everywhere if key.endswith(".accuracy")}
 
 

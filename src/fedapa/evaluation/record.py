@@ -17,10 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedapa.evaluation.metrics import METRICS
 
-__all__ = ["LAST", "JsonLines", "average", "dump", "over_rooms", "scored_rounds", "summarise"]
+__all__ = [
+    "LAST",
+    "JsonLines",
+    "average",
+    "between_rooms",
+    "dump",
+    "over_rooms",
+    "scored_rounds",
+    "summarise",
+]
 
 LAST = 5
 """Rounds that a reported figure is the mean of."""
@@ -84,6 +94,17 @@ def scored_rounds(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Mappin
         for room in rooms
     }
     return {room: scored for room, scored in entries.items() if scored}
+
+
+def between_rooms(
+    record: Mapping[str, Any], name: str, rooms: Sequence[str]
+) -> npt.NDArray[np.float64]:
+    """[N, N], what a record tells of ``name`` between rooms; NaN where one was not there."""
+    members = record.get("members", sorted(record["rooms"]))
+    place = [rooms.index(room) for room in members]
+    matrix = np.full((len(rooms), len(rooms)), np.nan)
+    matrix[np.ix_(place, place)] = record["server"][name]
+    return matrix
 
 
 def over_rooms(

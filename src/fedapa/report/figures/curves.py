@@ -154,7 +154,11 @@ def room_curves(runs: Mapping[str, tuple[str, Sequence[Run]]], about: str) -> Fi
                 length = min(len(run.records) for run in found)
                 values = 100 * np.asarray(
                     [
-                        [record["rooms"][room]["accuracy"] for record in run.records[:length]]
+                        # A room that was absent has no score: its curve has a gap there.
+                        [
+                            record["rooms"].get(room, {}).get("accuracy", np.nan)
+                            for record in run.records[:length]
+                        ]
                         for run in found
                     ]
                 )

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedapa.evaluation.record import between_rooms
 from fedapa.evaluation.results import Setting
 from fedapa.federation.run import Run
 from fedapa.report.captions import caption, data_text
@@ -209,8 +210,9 @@ def weights_over_time(run: Run, about: str = "") -> Figure | None:
     if not weighed:
         return None
     rounds = [record["round"] for record in weighed]
-    matrices = np.asarray([record["server"]["weights"] for record in weighed], np.float64)
-    rooms = [shortened(room) for room in sorted(run.data["rooms"])]
+    names = sorted(run.data["rooms"])
+    matrices = np.asarray([between_rooms(record, "weights", names) for record in weighed])
+    rooms = [shortened(room) for room in names]
     chosen = sorted({round(place) for place in np.linspace(0, len(rounds) - 1, 5)})
     said = (
         f"{about + ': r' if about else 'R'}ow: the room that takes, column: the room it takes of; "
@@ -222,7 +224,7 @@ def weights_over_time(run: Run, about: str = "") -> Figure | None:
         grid = upper.subplots(1, len(chosen), sharey=True, squeeze=False)[0]
         for axes, place in zip(grid, chosen, strict=True):
             image = _matrix(
-                axes, matrices[place], matrices.max(), lambda value: f"{value:.2f}".lstrip("0")
+                axes, matrices[place], np.nanmax(matrices), lambda value: f"{value:.2f}".lstrip("0")
             )
             axes.set_title(f"round {rounds[place]}")
             axes.set_xticks(range(len(rooms)), rooms, rotation=90, fontsize=SMALL)
@@ -261,4 +263,5 @@ def _entropy(records: Sequence[Mapping[str, Any]], matrices: _Floats) -> _Floats
         return np.asarray(recorded, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.where(matrices > 0, -matrices * np.log(matrices), 0.0)
-    return np.asarray(parts.sum(axis=2), np.float64)  # (T, N)
+    absent = np.isnan(matrices).all(axis=2)  # (T, N)
+    return np.where(absent, np.nan, parts.sum(axis=2))
