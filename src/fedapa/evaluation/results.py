@@ -153,9 +153,10 @@ class Row:
     moves: bool = True
     """Whether its bytes mean anything: blind rows and pooled training move no messages."""
 
-    def curves(self, metric: str = "accuracy") -> list[Sequence[float]]:
-        """One curve a seed, of those that have one."""
-        return [curve for outcome in self.outcomes if len(curve := outcome.curve.get(metric, ()))]
+    def curves(self) -> list[Sequence[float]]:
+        """Accuracy over rounds, one curve per seed, of those that have one."""
+        every = [outcome.curve.get("accuracy", ()) for outcome in self.outcomes]
+        return [curve for curve in every if len(curve)]
 
     def metrics(self, horizon: int, metric: str) -> list[float] | None:
         """One figure a seed; none where a run is shorter or the metric does not exist."""

@@ -186,17 +186,14 @@ def write_run_page(path: Path, runs: Sequence[Run], *, title: str) -> Results:
     return results
 
 
-def write_index(
-    folder: Path, pages: Mapping[str, tuple[str, Path]], *, title: str = "FedAPA, reproduced"
-) -> Path:
+def write_index(folder: Path, pages: Mapping[str, tuple[str, Path]]) -> Path:
     """Put several experiments' pages into one file that needs none of them; its path.
 
     Args:
         folder: where ``index.html`` goes.
         pages: name → (title, page that ``write_report`` wrote), in the order to show.
-        title: of the whole.
     """
-    report = Report(title)
+    report = Report("FedAPA, reproduced")
     entries = "".join(
         f'<li><a href="#{_file_name(name)}">{html.escape(called)}</a></li>'
         for name, (called, _) in pages.items()

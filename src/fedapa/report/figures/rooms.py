@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 _Floats = npt.NDArray[np.float64]
+_LONGEST = 16  # letters of a class on an axis
 _NUMBERS = 8
 """Rows and columns of a matrix up to which its cells say their number."""
 
@@ -122,10 +123,10 @@ def natural_order(classes: Sequence[Any]) -> list[int]:
     return sorted(range(len(classes)), key=natural)
 
 
-def class_names(classes: Sequence[Any], most: int = 16) -> list[str]:
+def class_names(classes: Sequence[Any]) -> list[str]:
     """Classes as tick labels: categories keep their beginning."""
     names = [str(label) for label in classes]
-    return [name if len(name) <= most else f"{name[: most - 1]}…" for name in names]
+    return [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
 
 
 def _matrix(axes: Axes, values: _Floats, highest: float, number: Callable[[float], str]) -> Any:
