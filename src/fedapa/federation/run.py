@@ -29,6 +29,7 @@ import filelock
 from fedapa import processes
 from fedapa.errors import PlanError, RunError
 from fedapa.evaluation.record import JsonLines, dump, summarise
+from fedapa.evaluation.results import data_kind
 from fedapa.federation import rounds, run_files
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.in_process import InProcess
@@ -172,7 +173,7 @@ def _run(
         (folder / "summary.json").unlink(missing_ok=True)
         if run_files.read_plan(folder).rounds != plan.rounds:
             write_text(folder / "plan.toml", plan.toml())
-        _note_environment(folder, workers, _kind(data), begun=done > 0)
+        _note_environment(folder, workers, data_kind(data["synthetic"]), begun=done > 0)
     lines.keep(max(0, done - 1))
     times.keep(done)
     with _Scalars(folder, lines.read(), wanted=tensorboard) as scalars:
@@ -185,12 +186,12 @@ def _run(
                 data = describe(list(cards.values()), plan)
                 write_text(folder / "data.json", dump(data))
             if step.record is not None:
-                lines.append({"data": _kind(data), **step.record})
+                lines.append({"data": data_kind(data["synthetic"]), **step.record})
                 scalars.add(step.record)
             seconds = time.perf_counter() - began
             times.append(
                 {
-                    "data": _kind(data),
+                    "data": data_kind(data["synthetic"]),
                     "exchange": step.exchange,
                     "seconds": seconds,
                     "rooms": {room: dict(spent) for room, spent in step.seconds.items()},
@@ -241,11 +242,6 @@ def _begun(
 def _name(plan: Plan, data: Mapping[str, Any]) -> str:
     """What the rooms of a run know it by; it stays when the run is made longer."""
     return hashlib.blake2b((plan.identity() + dump(data)).encode(), digest_size=12).hexdigest()
-
-
-def _kind(data: Mapping[str, Any]) -> str:
-    """Stands in every file of a run."""
-    return "SIMULATED" if data["synthetic"] else "real"
 
 
 def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
@@ -316,7 +312,7 @@ def _finish(
     )
     summary["confusion"] = {room: matrix.tolist() for room, matrix in sorted(confusion.items())}
     summary["synthetic"] = any(card.synthetic for card in cards.values())
-    summary["data"] = _kind(summary)
+    summary["data"] = data_kind(summary["synthetic"])
     write_text(folder / "summary.json", dump(summary))
 
 
