@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedapa.report.figures import PALETTE, STYLE
+from fedapa.report.style import PALETTE, STYLE
 
 __all__ = ["draw"]
 

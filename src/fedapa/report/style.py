@@ -31,6 +31,7 @@ __all__ = [
     "PALETTE",
     "SMALL",
     "STRETCH",
+    "STYLE",
     "WIDTH",
     "drawn",
     "families",
@@ -72,7 +73,7 @@ def families(installed: Iterable[str]) -> list[str]:
     return ["DejaVu Sans", *(name for name in _OTHER_SCRIPTS if name in there)]
 
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": families(font.name for font in font_manager.fontManager.ttflist),
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -91,7 +92,7 @@ _STYLE: dict[Any, Any] = {
 @contextmanager
 def drawn(height: float, caption: str, *, width: float = WIDTH) -> Iterator[Figure]:
     """A figure in inches with its caption in small print below everything else."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         text = textwrap.fill(caption, round(18.5 * width))
         below = (SMALL * 1.25 * (text.count("\n") + 1) + 5) / 72 / height
         layout = ConstrainedLayoutEngine(rect=(0, below, 1, 1 - below))
@@ -164,7 +165,7 @@ def figure_kind(path: Path) -> str:
 
 def svg(figure: Figure) -> str:
     """The figure as an SVG element to put into a page; it shrinks where the page is narrow."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
