@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import fedapa
 from fedapa.errors import PlanError
 from fedapa.toml import parse_toml, read_toml
 
@@ -46,3 +47,18 @@ def test_what_would_take_all_memory_is_refused(text: str, complaint: str) -> Non
 def test_long_lists_of_numbers_stay_readable() -> None:
     text = f"seats = [{', '.join(['[1.25, 0.5]'] * 500)}]"
     assert len(parse_toml(text, "rooms.toml")["seats"]) == 500
+
+
+def test_only_files_of_the_package_are_parsed_without_bounds() -> None:
+    package = Path(fedapa.__file__).parent
+    unbounded = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if "tomllib.load" in path.read_text()
+    }
+    assert unbounded == {
+        "toml.py",
+        "experiments/presets/__init__.py",
+        "experiments/reproduce.py",
+        "stores/simulated_rooms.py",
+    }

@@ -110,6 +110,20 @@ def test_local_has_no_weight_matrix(runs: list[Run]) -> None:
     assert {f"{value:.2f}".lstrip("0") for row in last for value in row} <= shown
 
 
+def test_the_entropy_of_weights_is_drawn_as_it_was_recorded(runs: list[Run]) -> None:
+    """Of the weights class by class; that of their mean over classes is never less."""
+    recorded = {
+        room: [record["rooms"][room]["entropy"] for record in runs[1].records]
+        for room in runs[1].data["rooms"]
+    }
+    figure = weights_over_time(runs[1])
+    assert figure is not None
+    (axes,) = (axes for axes in figure.axes if axes.get_ylabel() == "entropy (nats)")
+    lines = {str(line.get_label()): line.get_ydata() for line in axes.lines}
+    for room, entropy in recorded.items():
+        assert lines[room] == pytest.approx(entropy)
+
+
 def test_second_figures_have_a_row_and_pooled_windows_no_price(
     make_store: MakeStore, tmp_path: Path
 ) -> None:

@@ -217,6 +217,28 @@ def test_an_unreadable_file_stops_the_import_unless_told_otherwise(tmp_path: Pat
     assert [dict(row.left_out) for row in rows] == [{}, {"unreadable files": 1}]
 
 
+def test_a_file_that_may_not_be_read_is_left_out_like_one_that_is_no_capture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1), "cafe/P=2.dat": take(2)})
+    out, opened = tmp_path / "rooms.h5", Path.open
+
+    def locked(path: Path, *args: Any, **options: Any) -> Any:
+        if path.name == "P=2.dat":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", locked)
+    with pytest.raises(DataError, match=r"P=2.dat: cannot be read: Permission.*--skip-unreadable"):
+        imported(folder, "{room}/P={count}.dat", out)
+    assert not out.exists()
+    rows = imported(folder, "{room}/P={count}.dat", out, skip_unreadable=True)
+    assert [(row.recordings, dict(row.left_out)) for row in rows] == [
+        (1, {}),
+        (0, {"unreadable files": 1}),
+    ]
+
+
 def test_nothing_left_is_an_error_that_says_why(tmp_path: Path) -> None:
     half = bytearray(nexmon_file(3, 40))
     for i in range(3):

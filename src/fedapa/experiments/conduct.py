@@ -11,7 +11,6 @@ Runs are independent, so each has a process of its own, and as many go on as the
 
 import hashlib
 import shutil
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -142,8 +141,8 @@ def _by(plan: Plan, file: str) -> Plan:
 def _as_begun(folder: Path, plan: Plan) -> Plan:
     """The plan by the path that the run there was begun with, if the same data lies there too."""
     try:
-        begun = tomllib.loads((folder / "plan.toml").read_text())["data"]["file"]
-    except (OSError, ValueError, KeyError):
+        begun = str(read_toml(folder / "plan.toml")["data"]["file"])
+    except (PlanError, LookupError, TypeError):
         return plan  # nothing was begun, or it is for the run to explain
     same = Path(begun).is_file() and folder_name(_by(plan, begun)) == folder.name
     return _by(plan, begun) if same else plan
@@ -182,7 +181,7 @@ def holds_features(data: DataPlan) -> bool:
         return False
     with Store(Path(data.file)) as store:
         rooms = data.rooms_of(store)
-        return any(take.is_features for room in rooms for take in store.recordings(room))
+        return any(recording.is_features for room in rooms for recording in store.recordings(room))
 
 
 def folder_name(plan: Plan) -> str:

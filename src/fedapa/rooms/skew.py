@@ -25,7 +25,7 @@ from fedapa.files import cache_folder
 from fedapa.randomness import Key
 from fedapa.stores.arrays import ArrayFile, KeptArray, kept_array
 from fedapa.stores.materialise import RoomWindows
-from fedapa.windows.labels import Label
+from fedapa.windows.labels import Label, sorted_labels
 from fedapa.windows.recipe import Recipe
 
 __all__ = ["Partition", "by_classes", "by_dirichlet", "deal"]
@@ -51,7 +51,7 @@ def by_dirichlet(
         concentration: α.
         key: the stream.
     """
-    known = _classes(labels)
+    known = sorted_labels(labels)
     for attempt in range(_ATTEMPTS):
         stream = (key / attempt).numpy()
         dealt: list[list[_Index]] = [[] for _ in range(rooms)]
@@ -81,7 +81,7 @@ def by_classes(labels: Sequence[Label], *, rooms: int, classes: int, key: Key) -
         classes: k, classes in a room.
         key: the stream that decides the order of classes and units.
     """
-    known = _classes(labels)
+    known = sorted_labels(labels)
     if classes > len(known):
         raise DataError(
             f"partition = 'classes': partition_classes = {classes}, but there are {len(known)} "
@@ -164,10 +164,6 @@ def _write(pool: Sequence[RoomWindows], origin: _Index, row: _Index) -> KeptArra
         return {}
 
     return kept_array(cache_folder() / "partitions" / f"{name}.npy", copy)
-
-
-def _classes(labels: Sequence[Label]) -> list[Label]:
-    return sorted(set(labels), key=lambda label: (isinstance(label, str), label))
 
 
 def _units_of(labels: Sequence[Label], wanted: Label) -> _Index:

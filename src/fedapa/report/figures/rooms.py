@@ -235,7 +235,7 @@ def weights_over_time(run: Run, about: str = "") -> Figure | None:
         panels = lower.subplots(1, 2)
         for axes, values, label, even in (
             (panels[0], own, "self-weight", 1 / len(rooms)),
-            (panels[1], _entropy(weighed, matrices), "entropy (nats)", math.log(len(rooms))),
+            (panels[1], _entropy(weighed, names, matrices), "entropy (nats)", math.log(len(rooms))),
         ):
             every = max(1, len(rounds) // 5)
             for number, room in enumerate(rooms):
@@ -257,10 +257,15 @@ def weights_over_time(run: Run, about: str = "") -> Figure | None:
         return figure
 
 
-def _entropy(records: Sequence[Mapping[str, Any]], matrices: _Floats) -> _Floats:
-    """As recorded, class by class; of the mean weights where an algorithm records none."""
-    recorded = [record["server"].get("entropy") for record in records]
-    if all(entropy is not None for entropy in recorded):
+def _entropy(
+    records: Sequence[Mapping[str, Any]], rooms: Sequence[str], matrices: _Floats
+) -> _Floats:
+    """[T, N] as recorded, class by class; of the mean weights where an algorithm records none."""
+    recorded = [
+        [record["rooms"].get(room, {}).get("entropy", np.nan) for room in rooms]
+        for record in records
+    ]
+    if not np.isnan(recorded).all():
         return np.asarray(recorded, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.where(matrices > 0, -matrices * np.log(matrices), 0.0)

@@ -94,10 +94,18 @@ def import_captures(
         taken = taken_names(store)
         refuse_mixed_labels(sources, store, out)
         refuse_other_recipe(sources, store, preparation.recipe, out)
-        for path, stretches in by_path.items():
-            with _read_once(path, out.parent) as (content, digest):
+        for path, parts in by_path.items():
+            with contextlib.ExitStack() as stack:
+                try:
+                    content, digest = stack.enter_context(_read_once(path, out.parent))
+                except CaptureError as error:
+                    for source in parts:
+                        _leave_out(source, rows[_key(source)], preparation, error)
+                    done += len(parts)
+                    show(Progress("reading captures", done, len(sources), "files"))
+                    continue
                 earlier = known.setdefault(digest, [])
-                for source in stretches:
+                for source in parts:
                     row = rows[_key(source)]
                     refuse_second_label(source, earlier, out)
                     if any(source.room == other.room and same(source, other) for other in earlier):
@@ -135,14 +143,36 @@ def _read_once(path: Path, folder: Path) -> Iterator[tuple[BinaryIO, str]]:
     """A copy of a file's content and a name for it; ``folder`` holds what memory should not."""
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder)) as copy:
         content_hash = hashlib.blake2b(digest_size=16)
-        try:
-            with path.open("rb", buffering=0) as file:
-                while block := file.read(_BLOCK):
-                    content_hash.update(block)
-                    copy.write(block)
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        for block in _blocks(path):
+            content_hash.update(block)
+            try:
+                copy.write(block)
+            except OSError as error:
+                raise DataError(
+                    f"{folder}: no copy of {path} can be kept there: {error.strerror or error}"
+                ) from error
         yield cast(BinaryIO, copy), content_hash.hexdigest()
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb", buffering=0) as file:
+            while block := file.read(_BLOCK):
+                yield block
+    except OSError as error:
+        raise CaptureError(f"{path.name}: cannot be read: {error.strerror or error}") from error
+
+
+def _leave_out(
+    source: Source, row: Imported, preparation: Preparation, error: CaptureError
+) -> None:
+    """Count an unreadable file; an error unless the user wants such files left out."""
+    if not preparation.skip_unreadable:
+        # Captures name their file without its folder; in a tree the names recur.
+        raise DataError(
+            f"in {source.path.parent}: {error} (--skip-unreadable leaves such files out)"
+        ) from error
+    row.left_out["unreadable files"] += 1
 
 
 def _add(
@@ -177,12 +207,7 @@ def _add(
             row.recordings += packets > 0
             row.packets += packets
     except CaptureError as error:
-        if not preparation.skip_unreadable:
-            # Captures name their file without its folder; in a tree the names recur.
-            raise DataError(
-                f"in {source.path.parent}: {error} (--skip-unreadable leaves such files out)"
-            ) from error
-        row.left_out["unreadable files"] += 1
+        _leave_out(source, row, preparation, error)
         return
     row.seconds += reader.seconds
     row.left_out += reader.left_out
