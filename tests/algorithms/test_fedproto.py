@@ -1,4 +1,4 @@
-"""FedProto: one mean for all, a distance to it, and the nearest mean as a second figure."""
+"""FedProto: one mean for all, a distance to it, and the nearest mean as an alternative."""
 
 from pathlib import Path
 

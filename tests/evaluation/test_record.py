@@ -6,8 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedapa.evaluation.outcomes import outcome_of, second_nets
-from fedapa.evaluation.record import JsonLines, between_rooms, over_rooms, summarise
+from fedapa.evaluation.outcomes import outcome_of
+from fedapa.evaluation.record import (
+    JsonLines,
+    alternatives_in,
+    between_rooms,
+    over_rooms,
+    summarise,
+)
 from fedapa.evaluation.results import outcome_at
 
 
@@ -58,7 +64,7 @@ def test_the_summary_is_the_mean_of_the_last_five_rounds() -> None:
     assert summary["blind"]["constant"]["mean"]["accuracy"] == 0.1
 
 
-def test_second_figures_have_a_summary_of_their_own() -> None:
+def test_alternatives_have_a_summary_of_their_own() -> None:
     """Two rounds, two rooms: means 0.25 and 0.75 over rounds, 0.5 over rooms; a figure that one
     record lacks is left out."""
     records = [
@@ -80,10 +86,10 @@ def test_second_figures_have_a_summary_of_their_own() -> None:
     ]
     windows = {room: {"train": 1, "validation": 0, "test": 1} for room in ("a", "b")}
     blind = {room: {} for room in ("a", "b")}
-    found = summarise(records, blind=blind, windows=windows)["also"]
-    assert set(found) == {"nearest"}
-    assert found["nearest"]["rooms"]["a"]["accuracy"] == pytest.approx(0.25)
-    assert found["nearest"]["over_rooms"]["mean"]["accuracy"] == pytest.approx(0.5)
+    alternatives = summarise(records, blind=blind, windows=windows)["alternatives"]
+    assert set(alternatives) == {"nearest"}
+    assert alternatives["nearest"]["rooms"]["a"]["accuracy"] == pytest.approx(0.25)
+    assert alternatives["nearest"]["over_rooms"]["mean"]["accuracy"] == pytest.approx(0.5)
 
 
 def test_a_room_that_was_absent_is_averaged_over_the_rounds_that_it_has() -> None:
@@ -144,4 +150,4 @@ def test_an_outcome_of_rounds_that_nobody_scored() -> None:
     made = outcome_of(lines, [3], seed=0, run="", commits=[])
     assert made.curve["accuracy"] == [0.2, 0.2, 0.2]
     assert made.bytes == [2, 4, 6]
-    assert second_nets(lines) == set()
+    assert alternatives_in(lines) == []

@@ -396,7 +396,7 @@ def test_every_seeds_split_is_tried_before_any_run(
     assert not (tmp_path / "runs").exists()
 
 
-def test_second_nets_have_rows_and_fine_tuned_copies_their_rounds(tmp_path: Path):
+def test_alternatives_have_rows_and_fine_tuned_copies_their_rounds(tmp_path: Path):
     experiment = _experiment("fedproto", "local-more-epochs")
     base = Base("smoke", rounds=4, long_rounds=0)
     done = conduct(experiment, base, seeds=1, out=tmp_path, workers=2)

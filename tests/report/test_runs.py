@@ -124,7 +124,7 @@ def test_the_entropy_of_weights_is_drawn_as_it_was_recorded(runs: list[Run]) -> 
         assert lines[room] == pytest.approx(entropy)
 
 
-def test_second_figures_have_a_row_and_pooled_windows_no_price(
+def test_alternatives_have_a_row_and_pooled_windows_no_price(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
     """FedProto is scored by classifier and by nearest mean; what Pooled moves is windows."""
@@ -134,7 +134,7 @@ def test_second_figures_have_a_row_and_pooled_windows_no_price(
         for name in ("fedproto", "pooled")
     ]
     rows = {row[0]: row for row in overall(setting_of(runs)).rows}
-    nearest = runs[0].summary["also"]["nearest"]["over_rooms"]["mean"]["accuracy"]
+    nearest = runs[0].summary["alternatives"]["nearest"]["over_rooms"]["mean"]["accuracy"]
     assert rows["FedProto (nearest)"][1] == f"{100 * nearest:.1f}"
     assert rows["FedProto"][-1] != "–"
     assert rows["Pooled"][-1] == "–"

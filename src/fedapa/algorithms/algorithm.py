@@ -193,8 +193,8 @@ class Algorithm:
         """The net that is scored and served."""
         return self.model(room, state)
 
-    def also(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
-        """Further nets to be scored beside the deployed one, by name: second figures."""
+    def alternatives(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
+        """Further nets by name, scored beside the deployed one: other answers of one training."""
         return {}
 
     def train(

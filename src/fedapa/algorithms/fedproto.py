@@ -91,7 +91,7 @@ class FedProto(PrototypeExchange):
 
         return attracted
 
-    def also(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
+    def alternatives(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
         """The answer of the nearest mean, the original's way to predict."""
         if "mean" not in state:
             return {}

@@ -79,7 +79,7 @@ class WiFederated(FineTuned, FedAvg):
     control: ClassVar[str] = "local-more-epochs"
     look: ClassVar[int | None] = 4
 
-    def also(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
+    def alternatives(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
         """The merged net, beside its fine-tuned copy: what those epochs gave."""
         return {"merged": self.model(room, state)} if self.is_due(round) else {}
 

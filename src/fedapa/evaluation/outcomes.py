@@ -5,10 +5,10 @@ from itertools import accumulate
 from typing import Any
 
 from fedapa.evaluation.metrics import METRICS
-from fedapa.evaluation.record import over_rooms, scored_rounds
+from fedapa.evaluation.record import over_rooms, scores_of_alternative
 from fedapa.evaluation.results import Outcome, Row, outcome_at
 
-__all__ = ["BLIND", "blind_row", "outcome_of", "second_nets"]
+__all__ = ["BLIND", "blind_row", "outcome_of"]
 
 BLIND = {"constant": "Always the commonest class", "prior": "Class frequencies"}
 """Predictors that see no window, and what tables call them."""
@@ -22,7 +22,7 @@ def outcome_of(
     run: str,
     commits: Sequence[str],
     scored: Sequence[int] | None = None,
-    second: str = "",
+    alternative: str = "",
 ) -> Outcome:
     """What a run reached, round by round and at the horizons.
 
@@ -33,9 +33,9 @@ def outcome_of(
         run: its folder's name.
         commits: what made it.
         scored: the rounds whose score is the row's own, where not every round is.
-        second: the second net whose scores are meant instead of the first's.
+        alternative: the net whose scores are meant instead of the deployed one's.
     """
-    scores = [_scores(record, second) for record in records]
+    scores = [_scores(record, alternative) for record in records]
     moved = (
         sum(entry["bytes_up"] + entry["bytes_down"] for entry in record["rooms"].values())
         for record in records
@@ -68,24 +68,12 @@ def _curve(scores: Sequence[Mapping[str, Any]], part: str, metric: str) -> list[
     return curve
 
 
-def second_nets(records: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Second nets that were scored in every round, e.g. FedProto's nearest prototype."""
-    keys = [set(entry) for scored in scored_rounds(records).values() for entry in scored]
-    everywhere = set.intersection(*keys) if keys else set()
-    return {key.removesuffix(".accuracy") for key in everywhere if key.endswith(".accuracy")}
-
-
-def _scores(record: Mapping[str, Any], second: str) -> Mapping[str, Any]:
-    """A record as it is, or with a second net's scores in place of the first's."""
-    if not second:
+def _scores(record: Mapping[str, Any], alternative: str) -> Mapping[str, Any]:
+    """A record as it is, or with an alternative's scores in place of the deployed net's."""
+    if not alternative:
         return record
     rooms = {
-        room: {
-            metric: entry[f"{second}.{metric}"]
-            for metric in METRICS
-            if f"{second}.{metric}" in entry
-        }
-        for room, entry in record["rooms"].items()
+        room: scores_of_alternative(entry, alternative) for room, entry in record["rooms"].items()
     }
     return {"round": record["round"], "rooms": rooms, **over_rooms(rooms, dict.fromkeys(rooms, 1))}
 

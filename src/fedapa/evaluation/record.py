@@ -24,11 +24,13 @@ from fedapa.evaluation.metrics import METRICS
 __all__ = [
     "LAST",
     "JsonLines",
+    "alternatives_in",
     "average",
     "between_rooms",
     "dump",
     "over_rooms",
     "scored_rounds",
+    "scores_of_alternative",
     "summarise",
 ]
 
@@ -148,7 +150,7 @@ def summarise(
     rooms = {room: average(scored) for room, scored in entries.items()}
     fewer = {room: len(scored) for room, scored in entries.items() if len(scored) < len(last)}
     tested = {room: windows[room]["test"] for room in rooms}
-    seconds = {name: _second(entries, name, tested) for name in _second_names(entries)}
+    alternatives = {name: _alternative(entries, name, tested) for name in alternatives_in(last)}
     predictors = sorted({name for room in blind.values() for name in room})
     moved = {
         way: sum(entry[way] for record in records for entry in record["rooms"].values())
@@ -161,7 +163,7 @@ def summarise(
         **({"averaged_fewer": fewer} if fewer else {}),
         "rooms": rooms,
         "over_rooms": over_rooms(rooms, tested),
-        "also": seconds,
+        "alternatives": alternatives,
         "blind": {
             name: {**over_rooms(scores, tested), "rooms": scores}
             for name in predictors
@@ -175,27 +177,23 @@ def summarise(
     }
 
 
-def _second_names(entries: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
-    """The second figures that every score of every room has: the x of "x.accuracy"."""
-    keys = [set(entry) for scored in entries.values() for entry in scored]
+def alternatives_in(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The alternatives that every score of every room has, e.g. FedProto's nearest prototype."""
+    keys = [set(entry) for scored in scored_rounds(records).values() for entry in scored]
     everywhere = set.intersection(*keys) if keys else set()
-    return sorted(key.removesuffix(".accuracy") for key in everywhere if ".accuracy" in key)
+    return sorted(key.removesuffix(".accuracy") for key in everywhere if key.endswith(".accuracy"))
 
 
-def _second(
+def scores_of_alternative(entry: Mapping[str, float], name: str) -> dict[str, float]:
+    """A room's entry has an alternative's scores as "name.metric": here by metric alone."""
+    return {metric: entry[f"{name}.{metric}"] for metric in METRICS if f"{name}.{metric}" in entry}
+
+
+def _alternative(
     entries: Mapping[str, Sequence[Mapping[str, float]]], name: str, weights: Mapping[str, int]
 ) -> dict[str, Any]:
     rooms = {
-        room: average(
-            [
-                {
-                    metric: entry[f"{name}.{metric}"]
-                    for metric in METRICS
-                    if f"{name}.{metric}" in entry
-                }
-                for entry in entries[room]
-            ]
-        )
+        room: average([scores_of_alternative(entry, name) for entry in entries[room]])
         for room in weights
     }
     return {"rooms": rooms, "over_rooms": over_rooms(rooms, weights)}

@@ -69,8 +69,8 @@ class Reply:
     round: int
     """The number of the round that it answers; a late reply is known by it."""
     scores: Mapping[str, float]
-    """Metrics on its test windows of the state before this round's training; those of a second
-    net (``Algorithm.also``) as "name.metric"."""
+    """Metrics on its test windows of the state before this round's training; those of an
+    alternative (``Algorithm.alternatives``) as "name.metric"."""
     confusion: Array
     """[C, C] by (true, predicted)."""
     upload: bytes | None = None

@@ -81,9 +81,9 @@ class Participant:
         began = time.perf_counter()
         matrix = self._confusion(self.algorithm.deploy(self.room, state, round))
         scores = score(matrix, self.room.classes)
-        for name, model in self.algorithm.also(self.room, state, round).items():
-            second = score(self._confusion(model), self.room.classes)
-            scores |= {f"{name}.{metric}": value for metric, value in second.items()}
+        for name, model in self.algorithm.alternatives(self.room, state, round).items():
+            further = score(self._confusion(model), self.room.classes)
+            scores |= {f"{name}.{metric}": value for metric, value in further.items()}
         scored = time.perf_counter()
         upload: Payload | None = None
         report: Mapping[str, float] = {}

@@ -57,7 +57,7 @@ class _Summary(_File):
     averaged_rounds: list[int]
     rooms: dict[str, dict[str, float]]
     over_rooms: dict[str, dict[str, float]]
-    also: dict[str, dict[str, Any]]
+    alternatives: dict[str, dict[str, Any]]
     blind: dict[str, dict[str, Any]]
     windows: dict[str, dict[str, int]]
     bytes: dict[str, float]

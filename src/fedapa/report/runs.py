@@ -8,7 +8,8 @@ from typing import Any
 
 from fedapa.algorithms import find
 from fedapa.errors import PlanError, RunError
-from fedapa.evaluation.outcomes import BLIND, blind_row, outcome_of, second_nets
+from fedapa.evaluation.outcomes import BLIND, blind_row, outcome_of
+from fedapa.evaluation.record import alternatives_in
 from fedapa.evaluation.results import REFERENCE, Outcome, Results, Row, Setting, horizons_of
 from fedapa.federation.plan import Plan
 from fedapa.federation.run import Run
@@ -145,15 +146,15 @@ def setting_of(
 
 
 def _rows(row: Row, runs: Sequence[Run], horizons: Sequence[int], below: Path | None) -> list[Row]:
-    """The row of some runs, and one for each second net that was scored in every round."""
+    """The row of some runs, and one for each alternative that was scored in every round."""
     outcomes: dict[str, list[Outcome]] = {}
     for run in runs:
         with reading(run.folder):
             scored = scored_rounds(run.plan)
             made = (run.environment, *run.environment.get("resumed", []))
-            # A fine-tuned copy's second net is the merged one, which FedAvg's row shows.
-            seconds = second_nets(run.records) if scored is None else set()
-            for second in ("", *sorted(seconds)):
+            # A fine-tuned copy's alternative is the merged one, which FedAvg's row shows.
+            alternatives = alternatives_in(run.records) if scored is None else []
+            for alternative in ("", *alternatives):
                 outcome = outcome_of(
                     run.records,
                     horizons,
@@ -161,19 +162,19 @@ def _rows(row: Row, runs: Sequence[Run], horizons: Sequence[int], below: Path | 
                     run=run.folder.name if below is None else str(run.folder.relative_to(below)),
                     commits=[str(environment["commit"]) for environment in made],
                     scored=scored,
-                    second=second,
+                    alternative=alternative,
                 )
-                outcomes.setdefault(second, []).append(outcome)
+                outcomes.setdefault(alternative, []).append(outcome)
     return [
         replace(
             row,
-            name=f"{row.name}.{second}" if second else row.name,
-            title=f"{row.title} ({second})" if second else row.title,
-            outcomes=found,
+            name=f"{row.name}.{alternative}" if alternative else row.name,
+            title=f"{row.title} ({alternative})" if alternative else row.title,
+            outcomes=by_seed,
             moves=not find(runs[0].plan.algorithm["name"]).pools,
         )
-        for second, found in outcomes.items()
-        if len(found) == len(runs)
+        for alternative, by_seed in outcomes.items()
+        if len(by_seed) == len(runs)
     ]
 
 
