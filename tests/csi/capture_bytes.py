@@ -9,9 +9,9 @@ CHIP_CODE = {"4339": 1, "4358": 3, "43455c0": 0x65, "4366c0": 0x6A}
 WIDTH_CODE = {20: 2, 40: 3, 80: 4, 160: 5}
 
 
-def nexmon_csi(tones: int, seed: int) -> np.ndarray:
-    """[tones, 2] int16 in FFT order."""
-    return np.random.default_rng(seed).integers(-2000, 2000, (tones, 2)).astype("<i2")
+def nexmon_csi(subcarriers: int, seed: int) -> np.ndarray:
+    """[subcarriers, 2] int16 in FFT order."""
+    return np.random.default_rng(seed).integers(-2000, 2000, (subcarriers, 2)).astype("<i2")
 
 
 def nexmon_datagram(
@@ -97,13 +97,15 @@ def pcapng(
 
 
 def nexmon_file(packets: int = 4, bandwidth: int = 20, **container: object) -> bytes:
-    tones = bandwidth * 16 // 5
+    subcarriers = bandwidth * 16 // 5
     frames = [
         (
             1000 + 0.01 * i,
             ethernet(
                 udp(
-                    nexmon_datagram(nexmon_csi(tones, i).tobytes(), bandwidth=bandwidth, sequence=i)
+                    nexmon_datagram(
+                        nexmon_csi(subcarriers, i).tobytes(), bandwidth=bandwidth, sequence=i
+                    )
                 )
             ),
         )
@@ -135,8 +137,8 @@ def bfee(
     """One record; csi is [30, rx, tx, 2] integers as the card orders them."""
     _, rx, tx, _ = csi.shape
     values: list[tuple[int, int]] = []
-    for tone in csi.reshape(30, -1):
-        values += [(0, 3), *((int(value), 8) for value in tone)]
+    for subcarrier in csi.reshape(30, -1):
+        values += [(0, 3), *((int(value), 8) for value in subcarrier)]
     payload = bits_of(values)
     body = struct.pack(
         "<IHHBBBBBbBBHH",
@@ -166,12 +168,12 @@ def intel_file(packets: int = 4, rx: int = 3, tx: int = 2) -> bytes:
 def feit_frame(
     csi: np.ndarray, *, flags: int, clock: int = 0, rssi: tuple[int, int] = (40, 42)
 ) -> bytes:
-    """One record; csi is [rx, tx, tones, 2]."""
-    rx, tx, tones, _ = csi.shape
+    """One record; csi is [rx, tx, subcarriers, 2]."""
+    rx, tx, subcarriers, _ = csi.shape
     header = bytearray(272)
-    struct.pack_into("<I", header, 0, 4 * rx * tx * tones)
+    struct.pack_into("<I", header, 0, 4 * rx * tx * subcarriers)
     header[46], header[47] = rx, tx
-    struct.pack_into("<I", header, 52, tones)
+    struct.pack_into("<I", header, 52, subcarriers)
     struct.pack_into("<II", header, 60, *rssi)
     struct.pack_into("<II", header, 88, clock, flags)
     return bytes(header) + csi.astype("<i2").tobytes()
@@ -180,10 +182,10 @@ def feit_frame(
 FEIT_HT20, FEIT_HT40, FEIT_VHT80, FEIT_HE20 = 0x200, 0xA00, 0x1300, 0x400
 
 
-def feit_file(packets: int = 4, tones: int = 56, flags: int = FEIT_HT20) -> bytes:
+def feit_file(packets: int = 4, subcarriers: int = 56, flags: int = FEIT_HT20) -> bytes:
     rng = np.random.default_rng(7)
     return b"".join(
-        feit_frame(rng.integers(-300, 300, (2, 1, tones, 2)), flags=flags, clock=5000 * i)
+        feit_frame(rng.integers(-300, 300, (2, 1, subcarriers, 2)), flags=flags, clock=5000 * i)
         for i in range(packets)
     )
 

@@ -65,13 +65,13 @@ def mutate(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
 
 def check_capture(capture: Capture) -> None:
     """What every capture promises."""
-    packets, tones, rx, tx = capture.csi.shape
-    assert packets > 0 and tones > 0 and rx > 0 and tx > 0
+    packets, subcarriers, rx, tx = capture.csi.shape
+    assert packets > 0 and subcarriers > 0 and rx > 0 and tx > 0
     assert capture.csi.dtype == np.complex64
     assert np.isfinite(capture.csi).all()
     assert capture.timestamps.shape == capture.rssi.shape == (packets,)
     assert np.isfinite(capture.timestamps).all()
-    assert capture.subcarriers.shape == (tones,)
+    assert capture.subcarriers.shape == (subcarriers,)
     assert (np.diff(capture.subcarriers) > 0).all()
     assert all(count > 0 for count in capture.skipped.values())
 

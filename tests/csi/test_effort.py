@@ -51,8 +51,8 @@ def many_interfaces() -> bytes:
 def many_formats() -> bytes:
     rng = np.random.default_rng(0)
     return b"".join(
-        feit_frame(np.zeros((1, 1, tones, 2)), flags=int(flags) << 8)
-        for tones, flags in zip(
+        feit_frame(np.zeros((1, 1, subcarriers, 2)), flags=int(flags) << 8)
+        for subcarriers, flags in zip(
             rng.integers(1, 60, 15_000), rng.integers(0, 64, 15_000), strict=True
         )
     )

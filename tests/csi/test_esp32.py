@@ -19,11 +19,14 @@ def save(tmp_path, *lines):
     return path
 
 
-def by_tone(values, first, below, count):
+def by_subcarrier(values, first, below, count):
     """Tone → value, by the definition: imaginary part first, 0 … below − 1, then the negatives."""
     pairs = values[2 * first : 2 * (first + count)].reshape(-1, 2)
-    tones = [*range(below), *range(below - count, 0)]
-    return {tone: complex(pair[1], pair[0]) for tone, pair in zip(tones, pairs, strict=True)}
+    subcarriers = [*range(below), *range(below - count, 0)]
+    return {
+        subcarrier: complex(pair[1], pair[0])
+        for subcarrier, pair in zip(subcarriers, pairs, strict=True)
+    }
 
 
 @pytest.mark.parametrize(
@@ -46,10 +49,10 @@ def test_every_buffer_gives_its_best_training_field(
     capture = read_capture(save(tmp_path, esp_line(form, values, wide=wide, stbc=stbc)))
     assert capture.bandwidth == bandwidth
     assert capture.device == ("esp32 ht" if first else "esp32 lltf")
-    truth = by_tone(values, first, below, count)
+    truth = by_subcarrier(values, first, below, count)
     assert capture.subcarriers.tolist() == sorted(truth)
     np.testing.assert_array_equal(
-        capture.csi[0, :, 0, 0], [truth[tone] for tone in capture.subcarriers.tolist()]
+        capture.csi[0, :, 0, 0], [truth[subcarrier] for subcarrier in capture.subcarriers.tolist()]
     )
 
 
@@ -66,12 +69,13 @@ def test_twenty_megahertz_beside_a_secondary_channel_rise_from_low_to_high(
 
 
 @pytest.mark.parametrize(
-    ("size", "bandwidth", "tones"), [(106, 20, 53), (114, 20, 57), (128, 20, 64), (234, 40, 117)]
+    ("size", "bandwidth", "subcarriers"),
+    [(106, 20, 53), (114, 20, 57), (128, 20, 64), (234, 40, 117)],
 )
-def test_newer_chips_report_from_low_to_high(tmp_path, size, bandwidth, tones):
+def test_newer_chips_report_from_low_to_high(tmp_path, size, bandwidth, subcarriers):
     values = esp_values(size, 1)
     capture = read_capture(save(tmp_path, esp_line(ESP_NEWER, values, number=7)))
-    assert (capture.bandwidth, capture.csi.shape[1]) == (bandwidth, tones)
+    assert (capture.bandwidth, capture.csi.shape[1]) == (bandwidth, subcarriers)
     np.testing.assert_array_equal(capture.csi[0, :, 0, 0], values[1::2] + 1j * values[::2])
     assert capture.sequence.tolist() == [7]
 

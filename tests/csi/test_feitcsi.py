@@ -22,7 +22,7 @@ def save(tmp_path, data):
 
 
 @pytest.mark.parametrize(
-    ("flags", "bandwidth", "tones", "edges"),
+    ("flags", "bandwidth", "subcarriers", "edges"),
     [
         (0x100, 20, 52, [-26, -1, 1, 26]),
         (FEIT_HT20, 20, 56, [-28, -1, 1, 28]),
@@ -35,12 +35,12 @@ def save(tmp_path, data):
         (0x1C00, 160, 1992, [-1012, -12, 12, 1012]),
     ],
 )
-def test_every_format_has_its_tones(tmp_path, flags, bandwidth, tones, edges):
-    csi = np.random.default_rng(0).integers(-500, 500, (2, 2, tones, 2))
+def test_every_format_has_its_subcarriers(tmp_path, flags, bandwidth, subcarriers, edges):
+    csi = np.random.default_rng(0).integers(-500, 500, (2, 2, subcarriers, 2))
     capture = read_capture(save(tmp_path, feit_frame(csi, flags=flags)))
     assert capture.bandwidth == bandwidth
-    assert capture.csi.shape == (1, tones, 2, 2)
-    half = tones // 2
+    assert capture.csi.shape == (1, subcarriers, 2, 2)
+    half = subcarriers // 2
     assert capture.subcarriers[[0, half - 1, half, -1]].tolist() == edges
     np.testing.assert_array_equal(capture.csi[0, :, 1, 0], csi[1, 0, :, 0] + 1j * csi[1, 0, :, 1])
 
@@ -54,7 +54,7 @@ def test_clock_and_rssi(tmp_path):
 def test_tones_that_do_not_fit_the_format_are_counted(tmp_path):
     odd = feit_frame(np.zeros((1, 1, 57, 2)), flags=FEIT_HT20)
     capture = read_capture(save(tmp_path, feit_file(2) + odd))
-    assert capture.skipped == {"57 tones, where ht of 20 MHz has 56": 1}
+    assert capture.skipped == {"57 subcarriers, where ht of 20 MHz has 56": 1}
 
 
 def test_damage_is_named_and_can_be_left_out(tmp_path):

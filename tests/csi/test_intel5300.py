@@ -66,7 +66,7 @@ def test_rssi_is_the_sum_of_the_antennas_less_gain(tmp_path):
     assert read_capture(path).rssi[0] == pytest.approx(-30.99, abs=0.005)
 
 
-def test_forty_megahertz_has_its_own_tones(tmp_path):
+def test_forty_megahertz_has_its_own_subcarriers(tmp_path):
     capture = read_capture(save(tmp_path, bfee(intel_csi(1, 1, 0), rate=1 << 11)))
     assert capture.bandwidth == 40
     np.testing.assert_array_equal(capture.subcarriers, np.arange(-58, 59, 4))

@@ -32,8 +32,8 @@ def save(tmp_path, data, name="kitchen.pcap"):
     return path
 
 
-def expected(tones, seed):
-    pairs = nexmon_csi(tones, seed).astype(np.float32)
+def expected(subcarriers, seed):
+    pairs = nexmon_csi(subcarriers, seed).astype(np.float32)
     return np.fft.fftshift(pairs[:, 0] + 1j * pairs[:, 1])
 
 
@@ -42,13 +42,15 @@ def expected(tones, seed):
 @pytest.mark.parametrize("nano", [False, True])
 def test_every_byte_order_clock_and_width_gives_the_same_values(tmp_path, bandwidth, order, nano):
     capture = read_capture(save(tmp_path, nexmon_file(3, bandwidth, order=order, nano=nano)))
-    tones = bandwidth * 16 // 5
-    assert capture.csi.shape == (3, tones, 1, 1)
+    subcarriers = bandwidth * 16 // 5
+    assert capture.csi.shape == (3, subcarriers, 1, 1)
     assert capture.bandwidth == bandwidth
     assert capture.device == "nexmon 43455c0"
-    np.testing.assert_array_equal(capture.csi[1, :, 0, 0], expected(tones, 1))
+    np.testing.assert_array_equal(capture.csi[1, :, 0, 0], expected(subcarriers, 1))
     np.testing.assert_allclose(capture.timestamps, [1000, 1000.01, 1000.02], atol=1e-6)
-    np.testing.assert_array_equal(capture.subcarriers, np.arange(-tones // 2, tones // 2))
+    np.testing.assert_array_equal(
+        capture.subcarriers, np.arange(-subcarriers // 2, subcarriers // 2)
+    )
     np.testing.assert_array_equal(capture.sequence, [0, 1, 2])
     assert capture.skipped == {}
 
@@ -276,10 +278,10 @@ def test_what_cannot_be_read_says_why(tmp_path, data, words):
 def captures(draw):
     bandwidth = draw(st.sampled_from([20, 40, 80]))
     packets, rx, tx = (draw(st.integers(1, 3)) for _ in range(3))
-    tones = all_subcarriers(bandwidth)
+    subcarriers = all_subcarriers(bandwidth)
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
-    parts = rng.integers(-32767, 32768, (packets, len(tones), rx, tx, 2)).astype(np.float32)
+    parts = rng.integers(-32767, 32768, (packets, len(subcarriers), rx, tx, 2)).astype(np.float32)
     return Capture(
         csi=parts.view(np.complex64)[..., 0],
         timestamps=np.sort(rng.integers(0, 2**40, packets)) / 1e6,
@@ -288,7 +290,7 @@ def captures(draw):
         ),
         device="nexmon 43455c0",
         bandwidth=bandwidth,
-        subcarriers=np.array(tones, np.int16),
+        subcarriers=np.array(subcarriers, np.int16),
         synthetic=draw(st.booleans()),
     )
 
@@ -305,7 +307,7 @@ def test_what_is_written_is_read_back(tmp_path_factory, capture):
     assert back.synthetic == capture.synthetic
 
 
-def test_writing_scales_rounds_and_fills_missing_tones(tmp_path):
+def test_writing_scales_rounds_and_fills_missing_subcarriers(tmp_path):
     capture = Capture(
         csi=np.full((1, 2, 1, 1), 0.251 - 0.5j, np.complex64),
         timestamps=np.array([1.5]),

@@ -35,15 +35,15 @@ def csiread(tmp_path, form, *arguments):
 
 
 def matlab(path):
-    """[frames, tones] in FFT order."""
+    """[frames, subcarriers] in FFT order."""
     return scipy.io.loadmat(path)["csi_buff"]
 
 
 def unshifted(capture):
-    """[frames, tones] in FFT order; packets of several cores become frames again."""
+    """[frames, subcarriers] in FFT order; packets of several cores become frames again."""
     csi = np.fft.ifftshift(capture.csi, axes=1)
-    packets, tones = csi.shape[:2]
-    return np.moveaxis(csi, 1, 3).reshape(-1, tones) if packets else csi
+    packets, subcarriers = csi.shape[:2]
+    return np.moveaxis(csi, 1, 3).reshape(-1, subcarriers) if packets else csi
 
 
 @pytest.mark.parametrize("chip", ["4358", "4366c0"])
@@ -162,7 +162,7 @@ def test_esp32_files_that_csiread_rejects(shared_data, name, packets, device, sk
     ],
 )
 def test_feitcsi_files(shared_data, name, shape, bandwidth):
-    """The stored pilots of these formats are zero: at 0 they prove the tones' places."""
+    """The stored pilots of these formats are zero: at 0 they prove the subcarriers' places."""
     capture = read_capture(shared_data / "captures" / "feitcsi" / name)
     assert (capture.csi.shape, capture.bandwidth) == (shape, bandwidth)
     silent = capture.subcarriers[(capture.csi == 0).all(axis=(0, 2, 3))]

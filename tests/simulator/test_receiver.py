@@ -34,7 +34,7 @@ def test_without_faults_every_packet_is_the_same(seen: dict[str, Seen]) -> None:
     assert np.diff(times) == pytest.approx(0.001, abs=1.1e-6)
 
 
-def test_noise_and_distortion_blur_every_tone(seen: dict[str, Seen]) -> None:
+def test_noise_and_distortion_blur_every_subcarrier(seen: dict[str, Seen]) -> None:
     clean = live_part(seen["none"])[0]
     for name in ("noise", "distortion"):
         deviation = np.abs(live_part(seen[name]) - clean).std(axis=0)

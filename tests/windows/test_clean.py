@@ -10,10 +10,10 @@ from fedapa.windows.clean import Amplitudes, LowPass, Resampler, clean, occupied
 from fedapa.windows.recipe import Recipe
 
 
-def capture(bandwidth=80, packets=5, device="nexmon 43455c0", links=(1, 1), tones=None):
-    tones = all_subcarriers(bandwidth) if tones is None else tones
+def capture(bandwidth=80, packets=5, device="nexmon 43455c0", links=(1, 1), subcarriers=None):
+    subcarriers = all_subcarriers(bandwidth) if subcarriers is None else subcarriers
     rng = np.random.default_rng(0)
-    shape = (packets, len(tones), *links)
+    shape = (packets, len(subcarriers), *links)
     csi = 1000 * np.exp(2j * np.pi * rng.random(shape)) * (1 + rng.random(shape))
     return Capture(
         csi=csi.astype(np.complex64),
@@ -21,7 +21,7 @@ def capture(bandwidth=80, packets=5, device="nexmon 43455c0", links=(1, 1), tone
         rssi=np.full(packets, -50, np.float32),
         device=device,
         bandwidth=bandwidth,
-        subcarriers=np.array(tones, np.int16),
+        subcarriers=np.array(subcarriers, np.int16),
     )
 
 
@@ -68,8 +68,8 @@ def low_pass_of(cutoff, rate):
     ],
 )
 def test_nulls_by_device_and_width_in_the_order_of_the_fft(device, bandwidth, raw_nulls, left):
-    tones = np.array(all_subcarriers(bandwidth))
-    kept = np.fft.ifftshift(live(device, bandwidth, tones))
+    subcarriers = np.array(all_subcarriers(bandwidth))
+    kept = np.fft.ifftshift(live(device, bandwidth, subcarriers))
     assert np.flatnonzero(~kept).tolist() == raw_nulls
     assert kept.sum() == left
 

@@ -11,16 +11,16 @@ from fedapa.windows.inspection import inspect_capture, thumbnail
 
 
 def capture(packets: int = 50, bandwidth: int = 80) -> Capture:
-    tones = all_subcarriers(bandwidth)
+    subcarriers = all_subcarriers(bandwidth)
     rng = np.random.default_rng(0)
-    parts = rng.integers(500, 1500, (packets, len(tones), 1, 1, 2)).astype(np.float32)
+    parts = rng.integers(500, 1500, (packets, len(subcarriers), 1, 1, 2)).astype(np.float32)
     return Capture(
         csi=parts.view(np.complex64)[..., 0],
         timestamps=100 + np.arange(packets) / 100,
         rssi=np.linspace(-60, -40, packets).astype(np.float32).round(),
         device="nexmon 43455c0",
         bandwidth=bandwidth,
-        subcarriers=np.array(tones, np.int16),
+        subcarriers=np.array(subcarriers, np.int16),
     )
 
 

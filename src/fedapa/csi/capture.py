@@ -1,4 +1,4 @@
-"""Capture: what one receiver recorded in one take, whoever made it, a file or the simulator."""
+"""Capture: what one receiver wrote, whoever made it, a file or the simulator."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

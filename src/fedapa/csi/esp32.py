@@ -94,17 +94,17 @@ def _in_our_words(names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Part:
-    """A stretch of a buffer: which of its pairs, and the tones they belong to."""
+    """A part of a buffer: which of its pairs, and the subcarriers they belong to."""
 
     device: str
     bandwidth: int
     first: int
     """The first pair."""
-    tones: tuple[int, ...]
+    subcarriers: tuple[int, ...]
 
 
 def _fft_order(below: int, count: int) -> tuple[int, ...]:
-    """0 … below − 1, then the negative tones up to −1, ``count`` of them in all."""
+    """0 … below − 1, then the negative subcarriers up to −1, ``count`` of them in all."""
     return (*range(below), *range(below - count, 0))
 
 
@@ -121,7 +121,7 @@ def _part(size: int, frame: Mapping[str, int]) -> _Part | None:
     """What to take from a buffer of so many bytes; None where that is not known.
 
     With a secondary channel, what spans 20 MHz only is written as a half of the 40 MHz: from its
-    lowest tone to its highest. 376 and 380 bytes come from a 20 MHz frame with STBC on such a
+    lowest subcarrier to its highest. 376 and 380 bytes come from a 20 MHz frame with STBC on such a
     channel: their HT field is cut short, so the legacy field is the whole one.
     """
     wide = frame.get("bandwidth", 0) == 1
@@ -138,9 +138,10 @@ def _part(size: int, frame: Mapping[str, int]) -> _Part | None:
 
 
 def _part_of_newer_chip(size: int) -> _Part | None:
-    """C5 and C6 report one training field, from the lowest tone to the highest.
+    """C5 and C6 report one training field, from the lowest subcarrier to the highest.
 
-    64 tones may be a legacy or an HT field: they count as legacy, whose tones are live in both.
+    64 subcarriers may be a legacy or an HT field: they count as legacy, whose live subcarriers
+    are live in both.
     """
     by_size = {
         128: _Part("esp32 lltf", 20, 0, tuple(range(-32, 32))),
@@ -248,7 +249,7 @@ class Esp32Decoder(Decoder):
 
 
 def _batch(kind: Kind, frames: "list[_Frame]", ticks: npt.NDArray[np.int64]) -> Batch:
-    pairs = np.array([frame.pairs for frame in frames])  # (packets, tones, 2)
+    pairs = np.array([frame.pairs for frame in frames])  # (packets, subcarriers, 2)
     return Batch(
         kind,
         ticks[[frame.place for frame in frames]] * np.float64(1e-6),
@@ -260,18 +261,18 @@ def _batch(kind: Kind, frames: "list[_Frame]", ticks: npt.NDArray[np.int64]) -> 
 
 @lru_cache(maxsize=64)
 def _rising(part: _Part, numbered: bool) -> tuple[Kind, npt.NDArray[np.int64]]:
-    """The kind of a part's frames, and the order that sorts its tones.
+    """The kind of a part's frames, and the order that sorts its subcarriers.
 
     Parts that differ in their order alone are of one kind: their frames stay in the order in which
     they came.
     """
-    tones = tuple(sorted(part.tones))
-    kind = Kind(part.device, part.bandwidth, 1, 1, tones, 32 if numbered else 0)
-    return kind, np.argsort(part.tones)
+    subcarriers = tuple(sorted(part.subcarriers))
+    kind = Kind(part.device, part.bandwidth, 1, 1, subcarriers, 32 if numbered else 0)
+    return kind, np.argsort(part.subcarriers)
 
 
 def _complex(pairs: npt.NDArray[np.int8]) -> npt.NDArray[np.complex64]:
-    """[packets, tones, 1, 1] from pairs with the imaginary part first."""
+    """[packets, subcarriers, 1, 1] from pairs with the imaginary part first."""
     csi = np.empty(pairs.shape[:2], np.complex64)
     csi.real, csi.imag = pairs[:, :, 1], pairs[:, :, 0]
     return csi[:, :, None, None]
@@ -293,12 +294,12 @@ class _Lines:
         self.kinds: dict[Kind, list[_Frame]] = {}
 
     def add(self, part: _Part, frame: Mapping[str, int], numbers: npt.NDArray[np.int16]) -> str:
-        chosen = numbers[2 * part.first : 2 * (part.first + len(part.tones))]
+        chosen = numbers[2 * part.first : 2 * (part.first + len(part.subcarriers))]
         if chosen.min() < -128 or chosen.max() > 127:
             return "values that are no 8-bit numbers"
         number = frame.get("id", 0) & 0xFFFFFFFF
         kind, order = _rising(part, "id" in frame)
-        pairs = chosen.astype(np.int8).reshape(-1, 2)[order]  # (tones, 2)
+        pairs = chosen.astype(np.int8).reshape(-1, 2)[order]  # (subcarriers, 2)
         self.kinds.setdefault(kind, []).append(
             _Frame(len(self.clock), frame["rssi"], number, pairs)
         )

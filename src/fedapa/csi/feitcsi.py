@@ -2,10 +2,10 @@
 
 ::
 
-    0 CSI size · 8 ranging clock · 12 time µs (newer versions) · 46 Nrx · 47 Ntx · 52 tones
+    0 CSI size · 8 ranging clock · 12 time µs (newer versions) · 46 Nrx · 47 Ntx · 52 subcarriers
     60, 64 RSSI a, b (negated) · 68 source MAC · 88 clock µs · 92 rate and format
 
-The CSI is ordered rx, tx, tone; tones from low to high, pilots of older formats zero.
+The CSI is ordered rx, tx, subcarrier; subcarriers from low to high, pilots of older formats zero.
 """
 
 import struct
@@ -21,7 +21,7 @@ __all__ = ["FeitCsiDecoder", "is_feitcsi"]
 _HEADER = 272
 _WIDTH = {0: 20, 1: 40, 2: 80, 3: 160}
 _FORMAT = {1: "legacy", 2: "ht", 3: "vht", 4: "he", 5: "eht"}
-_MOST_TONES = 1992
+_MOST_SUBCARRIERS = 1992
 _MOST_ANTENNAS = 4
 
 
@@ -31,12 +31,12 @@ def _is_header(buffer: Buffer, at: int) -> bool:
         return False
     rx, tx = buffer[at + 46], buffer[at + 47]
     size = struct.unpack_from("<I", buffer, at)[0]
-    tones = struct.unpack_from("<I", buffer, at + 52)[0]
+    subcarrier_count = struct.unpack_from("<I", buffer, at + 52)[0]
     return (
         0 < rx <= _MOST_ANTENNAS
         and 0 < tx <= _MOST_ANTENNAS
-        and 0 < tones <= _MOST_TONES
-        and size == 4 * rx * tx * tones
+        and 0 < subcarrier_count <= _MOST_SUBCARRIERS
+        and size == 4 * rx * tx * subcarrier_count
     )
 
 
@@ -63,8 +63,8 @@ class FeitCsiDecoder(Decoder):
             self.skip("no time stamp", int(starts[untimed.argmax()]), int(untimed.sum()))
             starts, heads, seconds = starts[~untimed], heads[~untimed], seconds[~untimed]
         flags = heads[:, 92:96].copy().view("<u4")[:, 0].astype(np.int64)
-        tones = heads[:, 52:56].copy().view("<u4")[:, 0].astype(np.int64)
-        shape = np.column_stack([flags >> 8 & 63, heads[:, 46], heads[:, 47], tones])
+        subcarrier_counts = heads[:, 52:56].copy().view("<u4")[:, 0].astype(np.int64)
+        shape = np.column_stack([flags >> 8 & 63, heads[:, 46], heads[:, 47], subcarrier_counts])
         batches = []
         for key, mine in places([tuple(row) for row in shape.tolist()]).items():
             form, bandwidth = _FORMAT.get(key[0] & 7), _WIDTH.get(key[0] >> 3)
@@ -75,7 +75,7 @@ class FeitCsiDecoder(Decoder):
             subcarriers = used_subcarriers(bandwidth, form=form)
             if len(subcarriers) != key[3]:
                 self.skip(
-                    f"{key[3]} tones, where {form} of {bandwidth} MHz has {len(subcarriers)}",
+                    f"{key[3]} subcarriers, where {form} of {bandwidth} MHz has {len(subcarriers)}",
                     first,
                     len(mine),
                 )
@@ -85,7 +85,7 @@ class FeitCsiDecoder(Decoder):
         return batches, done
 
     def _walk(self, buffer: memoryview, *, final: bool) -> tuple[npt.NDArray[np.int64], int]:
-        found: list[int] = []
+        starts: list[int] = []
         at, end = 0, len(buffer)
         while at + _HEADER <= end:
             size = struct.unpack_from("<I", buffer, at)[0]
@@ -95,12 +95,12 @@ class FeitCsiDecoder(Decoder):
                     break
                 sound = False
             if not sound:
-                tones = struct.unpack_from("<I", buffer, at + 52)[0]
+                subcarrier_count = struct.unpack_from("<I", buffer, at + 52)[0]
                 self.damaged(
                     at,
                     f"a header of {size} bytes of CSI for {buffer[at + 46]} rx, "
-                    f"{buffer[at + 47]} tx and {tones} tones",
-                    "4 bytes for each rx, tx and tone, whole",
+                    f"{buffer[at + 47]} tx and {subcarrier_count} subcarriers",
+                    "4 bytes for each rx, tx and subcarrier, whole",
                 )
                 following = _resume(buffer, at)
                 if following is None:
@@ -109,12 +109,12 @@ class FeitCsiDecoder(Decoder):
                     break
                 at = following
                 continue
-            found.append(at)
+            starts.append(at)
             at += _HEADER + size
         if final and at < end:
             self.cut_off(at)
             at = end
-        return np.array(found, np.int64), at
+        return np.array(starts, np.int64), at
 
     def _seconds(self, heads: Bytes) -> npt.NDArray[np.float64]:
         """Newer versions stamp the time; older ones have only the card's clock, which overflows."""
@@ -157,13 +157,13 @@ def _batch(
     rssi = np.where(
         (heard > 0).any(axis=1), -np.where(heard > 0, heard, np.inf).min(axis=1), np.nan
     )
-    tones = len(kind.subcarriers)
+    subcarrier_count = len(kind.subcarriers)
 
     def decode() -> npt.NDArray[np.complex64]:
-        size = 4 * kind.rx * kind.tx * tones
+        size = 4 * kind.rx * kind.tx * subcarrier_count
         pairs = np.ascontiguousarray(rows(view, starts + _HEADER, size)).view("<i2")
         csi = pairs.astype(np.float32).view(np.complex64)
-        csi = csi.reshape(-1, kind.rx, kind.tx, tones)
-        return np.ascontiguousarray(np.moveaxis(csi, 3, 1))  # (packets, tones, rx, tx)
+        csi = csi.reshape(-1, kind.rx, kind.tx, subcarrier_count)
+        return np.ascontiguousarray(np.moveaxis(csi, 3, 1))  # (packets, subcarriers, rx, tx)
 
     return Batch(kind, seconds, rssi.astype(np.float32), np.zeros(len(starts), np.int64), decode)

@@ -6,8 +6,8 @@
     body of code 0xbb: clock µs (4) · count (2) · – (2) · Nrx · Ntx · RSSI a, b, c · noise
                        AGC · antenna selection · CSI length (2) · rate (2) · CSI
 
-The CSI is a string of bits: for each of 30 tones 3 idle bits, then int8 pairs for every rx and tx,
-so no value begins at a byte.
+The CSI is a string of bits: for each of 30 subcarriers 3 idle bits, then int8 pairs for every rx
+and tx, so no value begins at a byte.
 """
 
 import re
@@ -35,7 +35,7 @@ from fedapa.csi.subcarriers import intel_subcarriers
 
 __all__ = ["Intel5300Decoder", "is_intel5300"]
 
-_TONES = 30
+_SUBCARRIERS = 30
 _FEEDBACK = 0xBB
 _MARK = re.compile(rb"\xbb")
 # The driver can be told to log these as well: PHY information, packets, noise, acknowledgements.
@@ -46,7 +46,7 @@ _RUN = 8
 
 
 def _csi_size(rx: int, tx: int) -> int:
-    return (_TONES * (rx * tx * 16 + 3) + 7) // 8
+    return (_SUBCARRIERS * (rx * tx * 16 + 3) + 7) // 8
 
 
 _SIZES = {(rx, tx): _csi_size(rx, tx) for rx in (1, 2, 3) for tx in (1, 2, 3)}
@@ -115,7 +115,7 @@ class Intel5300Decoder(Decoder):
 
     def _walk(self, buffer: memoryview, *, final: bool) -> tuple[npt.NDArray[np.int64], int]:
         """Where the sound feedback records begin, and where the walk ended."""
-        found: list[npt.NDArray[np.int64]] = []
+        runs: list[npt.NDArray[np.int64]] = []
         single: list[int] = []
         at, end, last, same = 0, len(buffer), -1, 0
         while at + 3 <= end:
@@ -150,7 +150,7 @@ class Intel5300Decoder(Decoder):
                 last = size
                 if same == _RUN:
                     run = _equal_run(buffer, at, size)
-                    found += [np.array(single, np.int64), at + (2 + size) * np.arange(run)]
+                    runs += [np.array(single, np.int64), at + (2 + size) * np.arange(run)]
                     single = []
                     at += (2 + size) * run
                     same = 0
@@ -160,8 +160,8 @@ class Intel5300Decoder(Decoder):
         if final and at < end:
             self.cut_off(at)
             at = end
-        found.append(np.array(single, np.int64))
-        return np.concatenate(found), at
+        runs.append(np.array(single, np.int64))
+        return np.concatenate(runs), at
 
     def _resume(self, buffer: memoryview, after: int) -> int | None:
         """Where the next sound feedback record begins behind ``after``, if any does."""
@@ -214,9 +214,9 @@ def _equal_run(buffer: memoryview, at: int, size: int) -> int:
 @lru_cache
 def _bits(rx: int, tx: int) -> npt.NDArray[np.int64]:
     """[30, rx, tx, 2] where each value begins, in the card's own order of antennas."""
-    tone, antenna, stream, part = np.ogrid[:_TONES, :rx, :tx, :2]
+    subcarrier, antenna, stream, part = np.ogrid[:_SUBCARRIERS, :rx, :tx, :2]
     bit: npt.NDArray[np.int64] = (
-        3 * (tone + 1) + 16 * ((tone * rx + antenna) * tx + stream) + 8 * part
+        3 * (subcarrier + 1) + 16 * ((subcarrier * rx + antenna) * tx + stream) + 8 * part
     )
     return bit
 
@@ -251,9 +251,9 @@ def _unpack(
     view: Bytes, starts: npt.NDArray[np.int64], selection: Bytes, rx: int, tx: int
 ) -> npt.NDArray[np.complex64]:
     """CSI [packets, 30, rx, tx] of records whose CSI begins at ``starts``."""
-    packets, values = len(starts), _TONES * rx * tx * 2
+    packets, values = len(starts), _SUBCARRIERS * rx * tx * 2
     frames, factors = rows(view, starts, _SIZES[rx, tx]), _factors(rx, tx)
-    csi = np.empty((packets, _TONES, rx, tx), np.complex64)
+    csi = np.empty((packets, _SUBCARRIERS, rx, tx), np.complex64)
     parts = csi.view(np.float32).reshape(packets, values)
     numbers = np.empty((min(packets, BLOCK), values), np.int8)
     pairs = np.empty((len(numbers), len(factors)), np.uint16)
@@ -297,7 +297,7 @@ def _to_snr(
     rx, tx = csi.shape[2:]
     energy = (np.abs(csi.astype(np.complex128)) ** 2).sum(axis=(1, 2, 3))
     with np.errstate(divide="ignore", invalid="ignore"):
-        scale = np.where(energy > 0, power / (energy / _TONES), 0.0)
+        scale = np.where(energy > 0, power / (energy / _SUBCARRIERS), 0.0)
     noise = heads[:, 13].view(np.int8).astype(np.float64)
     noise = np.where(noise == -127, -92.0, noise)  # the card's word for "not measured"
     total = 10 ** (noise / 10) + scale * rx * tx

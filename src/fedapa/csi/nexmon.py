@@ -97,13 +97,18 @@ class NexmonDecoder(Decoder):
             return []
         headers = np.ascontiguousarray(rows(view, starts, HEADER))
         fields = headers.view("<u2")  # [frames, 9]
-        tones = self._tones(fields[:, 7], lengths - HEADER, starts + base)
-        chips = self._chips(view, fields[:, 8], starts, tones, base)
-        sound = np.flatnonzero((tones > 0) & (chips >= 0))
+        subcarrier_counts = self._subcarrier_counts(fields[:, 7], lengths - HEADER, starts + base)
+        chips = self._chips(view, fields[:, 8], starts, subcarrier_counts, base)
+        sound = np.flatnonzero((subcarrier_counts > 0) & (chips >= 0))
         if not len(sound):
             return []
         frames = _Frames(
-            view, headers[sound], starts[sound], tones[sound], chips[sound], times[sound]
+            view,
+            headers[sound],
+            starts[sound],
+            subcarrier_counts[sound],
+            chips[sound],
+            times[sound],
         )
         first = frames.first_of_packet()
         if not final:
@@ -152,38 +157,38 @@ class NexmonDecoder(Decoder):
         self._count(short, "cut off by the capture", packets.starts)
         return starts, np.where(short, 0, lengths)
 
-    def _tones(
+    def _subcarrier_counts(
         self,
         specifications: npt.NDArray[np.uint16],
         sizes: npt.NDArray[np.int64],
         at: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.int64]:
-        """How many tones each frame holds by its channel's width; 0 where its size is another."""
+        """Subcarriers of a frame by its channel's width; 0 where its size is another."""
         codes = (specifications >> 11) & 7
-        tones = np.zeros(len(sizes), np.int64)
+        subcarrier_counts = np.zeros(len(sizes), np.int64)
         for code, bandwidth in BANDWIDTHS.items():
-            tones[codes == code] = len(all_subcarriers(bandwidth))
-        unknown = tones == 0
+            subcarrier_counts[codes == code] = len(all_subcarriers(bandwidth))
+        unknown = subcarrier_counts == 0
         for code in np.unique(codes[unknown]):
             self._count(unknown & (codes == code), f"channel width code {code}", at)
-        short = ~unknown & (sizes < 4 * tones)
+        short = ~unknown & (sizes < 4 * subcarrier_counts)
         self._count(short, "shorter than its channel width needs", at)
-        long = sizes > 4 * tones + _TAIL
+        long = sizes > 4 * subcarrier_counts + _TAIL
         self._count(~unknown & long, "longer than its channel width needs", at)
-        tones[short | long] = 0
-        return tones
+        subcarrier_counts[short | long] = 0
+        return subcarrier_counts
 
     def _chips(
         self,
         view: Bytes,
         codes: npt.NDArray[np.uint16],
         starts: npt.NDArray[np.int64],
-        tones: npt.NDArray[np.int64],
+        subcarrier_counts: npt.NDArray[np.int64],
         base: int,
     ) -> npt.NDArray[np.int64]:
         """The code of each frame's chip; −1 where it cannot be known."""
         chips = codes.astype(np.int64)
-        sized = tones > 0
+        sized = subcarrier_counts > 0
         for code, known in CHIPS.items():
             if self._chip not in (None, known) and (told := sized & (codes == code)).any():
                 at = int(starts[told.argmax()]) + base + self._at + 16
@@ -199,7 +204,9 @@ class NexmonDecoder(Decoder):
         if silent.any():
             if self.inferred is None:
                 at = int(starts[silent.argmax()]) + base + self._at + 16
-                self.inferred = self._infer(view, starts[silent], int(tones[silent].min()), at)
+                self.inferred = self._infer(
+                    view, starts[silent], int(subcarrier_counts[silent].min()), at
+                )
             chips[silent] = CODES[self.inferred]
         unknown &= ~silent
         chips[unknown] = -1
@@ -214,12 +221,16 @@ class NexmonDecoder(Decoder):
             self.skip("other chips that are unknown", at, sum(count for _, count in others[3:]))
         return chips
 
-    def _infer(self, view: Bytes, starts: npt.NDArray[np.int64], tones: int, at: int) -> str:
+    def _infer(
+        self, view: Bytes, starts: npt.NDArray[np.int64], subcarrier_count: int, at: int
+    ) -> str:
         """The packing, from the bits that are never set: a packed word leaves its highest free.
 
         Pairs of int16 do not: half of their imaginary parts are negative.
         """
-        words = np.ascontiguousarray(rows(view, starts[:BLOCK] + HEADER, 4 * tones)).view("<u4")
+        words = np.ascontiguousarray(
+            rows(view, starts[:BLOCK] + HEADER, 4 * subcarrier_count)
+        ).view("<u4")
         bits = int(np.bitwise_or.reduce(words, axis=None))
         if bits == 0:
             raise CaptureError(
@@ -238,10 +249,14 @@ class NexmonDecoder(Decoder):
         counts = np.diff(np.append(first, len(frames.starts)))
         bits = np.uint64(1) << frames.position.astype(np.uint64)
         sets = np.bitwise_or.reduceat(bits, first)
-        shapes = frames.synthetic[first] << 32 | frames.chips[first] << 16 | frames.tones[first]
+        shapes = (
+            frames.synthetic[first] << 32
+            | frames.chips[first] << 16
+            | frames.subcarrier_counts[first]
+        )
         batches = []
         for (shape, links), packets in _alike(shapes, sets).items():
-            chip, tones = shape >> 16 & 0xFFFF, shape & 0xFFFF
+            chip, subcarrier_count = shape >> 16 & 0xFFFF, shape & 0xFFFF
             positions = [place for place in range(64) if links >> place & 1]
             cores = sorted({place & 7 for place in positions})
             streams = sorted({place >> 3 for place in positions})
@@ -254,10 +269,10 @@ class NexmonDecoder(Decoder):
             members = np.take_along_axis(members, order, axis=1)
             kind = Kind(
                 f"nexmon {CHIPS[chip]}",
-                tones * 5 // 16,
+                subcarrier_count * 5 // 16,
                 len(cores),
                 len(streams),
-                all_subcarriers(tones * 5 // 16),
+                all_subcarriers(subcarrier_count * 5 // 16),
                 _SEQUENCE_BITS,
                 "" if positions == [0] else f"cores {cores}, streams {streams}",
                 synthetic=bool(shape >> 32),
@@ -292,14 +307,14 @@ class _Frames:
         view: Bytes,
         headers: Bytes,
         starts: npt.NDArray[np.int64],
-        tones: npt.NDArray[np.int64],
+        subcarrier_counts: npt.NDArray[np.int64],
         chips: npt.NDArray[np.int64],
         times: npt.NDArray[np.float64],
     ) -> None:
         self._view = view
         self._headers = headers
         self.starts = starts
-        self.tones = tones
+        self.subcarrier_counts = subcarrier_counts
         self.chips = chips
         self._times = times
         # core in bits 0 to 2, stream in bits 3 to 5
@@ -312,7 +327,7 @@ class _Frames:
             self._view,
             self._headers[:end],
             self.starts[:end],
-            self.tones[:end],
+            self.subcarrier_counts[:end],
             self.chips[:end],
             self._times[:end],
         )
@@ -326,7 +341,7 @@ class _Frames:
         changed = np.ones(count, np.bool_)
         changed[1:] = (
             (sender[1:] != sender[:-1])
-            | (self.tones[1:] != self.tones[:-1])
+            | (self.subcarrier_counts[1:] != self.subcarrier_counts[:-1])
             | (self.chips[1:] != self.chips[:-1])
         )
         first, seen = [], 0
@@ -361,16 +376,16 @@ def _decode_frames(
     view: Bytes, starts: npt.NDArray[np.int64], chip: str, kind: Kind
 ) -> npt.NDArray[np.complex64]:
     """CSI [packets, subcarriers, rx, tx] of datagrams whose CSI begins at ``starts``."""
-    tones, links = len(kind.subcarriers), kind.rx * kind.tx
-    frames = rows(view, starts, 4 * tones)
-    csi = np.empty((len(starts), tones), np.complex64)
+    subcarrier_count, links = len(kind.subcarriers), kind.rx * kind.tx
+    frames = rows(view, starts, 4 * subcarrier_count)
+    csi = np.empty((len(starts), subcarrier_count), np.complex64)
     for at in range(0, len(starts), BLOCK):
         words = np.ascontiguousarray(frames[at : at + BLOCK]).view("<u4")
         decode_words(words, chip, out=csi[at : at + BLOCK])
     if links == 1:
         return csi[:, :, None, None]
-    packets = csi.reshape(-1, kind.rx, kind.tx, tones)
-    return np.ascontiguousarray(np.moveaxis(packets, 3, 1))  # (packets, tones, rx, tx)
+    packets = csi.reshape(-1, kind.rx, kind.tx, subcarrier_count)
+    return np.ascontiguousarray(np.moveaxis(packets, 3, 1))  # (packets, subcarriers, rx, tx)
 
 
 def _u16(view: Bytes, at: npt.NDArray[np.int64], *, big: bool = False) -> npt.NDArray[np.int64]:

@@ -52,9 +52,9 @@ def check_chip(chip: str | None) -> str | None:
 def decode_words(
     words: npt.NDArray[np.uint32], chip: str, *, out: npt.NDArray[np.complex64]
 ) -> None:
-    """Decode [frames, tones] words in FFT order into ``out``, subcarriers from low to high."""
+    """Decode [frames, subcarriers] words in FFT order into ``out``, from low to high."""
     half = words.shape[1] // 2
-    parts = out.view(np.float32)  # [frames, 2 × tones]: real, imaginary, real, …
+    parts = out.view(np.float32)  # [frames, 2 × subcarriers]: real, imaginary, real, …
     pairs = _unpack(words, *PACKED[chip]) if chip in PACKED else words.view("<i2")
     parts[:, : 2 * half] = pairs[:, 2 * half :]
     parts[:, 2 * half :] = pairs[:, : 2 * half]
@@ -65,7 +65,7 @@ _BITS = 10
 
 
 def _unpack(words: npt.NDArray[np.uint32], mantissa: int, exponent: int) -> npt.NDArray[np.int32]:
-    """[frames, 2 × tones] integers from words of two mantissas with sign and one exponent."""
+    """[frames, 2 × subcarriers] integers from words of two mantissas with sign and one exponent."""
     values = words.astype(np.int32)
     mask = (1 << (mantissa - 1)) - 1
     real = values >> (exponent + mantissa) & mask

@@ -21,13 +21,15 @@ _REWRITTEN = b"\x02fedap"
 def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> None:
     """Write a capture as a 43455c0 would have recorded it: rounded to int16, times ``scale``.
 
-    Tones that the capture lacks are written as zero. Reading the file back gives ``scale`` times
-    the capture's CSI, within half a unit in the real and the imaginary part; that a capture is
+    Subcarriers that the capture lacks are written as zero. Reading the file back gives ``scale``
+    times its CSI, within half a unit in the real and the imaginary part; that a capture is
     synthetic is told by its sender's address, and read back.
     """
     path = Path(path)
-    tones = all_subcarriers(capture.bandwidth) if capture.bandwidth in BANDWIDTHS.values() else ()
-    if not set(capture.subcarriers.tolist()) <= set(tones):
+    subcarriers = (
+        all_subcarriers(capture.bandwidth) if capture.bandwidth in BANDWIDTHS.values() else ()
+    )
+    if not set(capture.subcarriers.tolist()) <= set(subcarriers):
         raise CaptureError(
             f"{path.name}: {capture.bandwidth} MHz with subcarriers from "
             f"{capture.subcarriers.min()} to {capture.subcarriers.max()} does not fit a Nexmon "
@@ -36,8 +38,8 @@ def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> N
     packets, _, cores, streams = capture.csi.shape
     if cores > 8 or streams > 8:
         raise CaptureError(f"{path.name}: {cores} × {streams} antennas; Nexmon numbers 8 × 8")
-    full = np.zeros((packets, len(tones), cores, streams, 2), np.float64)
-    places = capture.subcarriers.astype(np.int64) - tones[0]
+    full = np.zeros((packets, len(subcarriers), cores, streams, 2), np.float64)
+    places = capture.subcarriers.astype(np.int64) - subcarriers[0]
     full[..., 0][:, places] = capture.csi.real * scale
     full[..., 1][:, places] = capture.csi.imag * scale
     if not np.isfinite(full).all() or np.abs(full).max(initial=0) > 32767:
@@ -46,7 +48,9 @@ def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> N
             "give a smaller scale"
         )
     words = np.fft.ifftshift(np.rint(full).astype("<i2"), axes=1)
-    words = np.moveaxis(words, 1, 3).reshape(packets * cores * streams, -1)  # (frames, 2 · tones)
+    words = np.moveaxis(words, 1, 3).reshape(
+        packets * cores * streams, -1
+    )  # (frames, 2 · subcarriers)
     records = np.repeat(_record_template(capture, words.shape[1] * 2), len(words))
     frame = np.arange(len(words))
     packet, link = frame // (cores * streams), frame % (cores * streams)

@@ -228,7 +228,7 @@ class PcapWalker:
         return run_length(count, sound)
 
     def _walk_blocks(self, buffer: memoryview) -> Packets:
-        found = _Found()
+        found_packets = _Found()
         at, end = 0, len(buffer)
         damage = None
         while at + 12 <= end:
@@ -251,14 +251,14 @@ class PcapWalker:
             if struct.unpack_from(f"{self._order}I", buffer, at + size - 4)[0] != size:
                 damage = Damage(at, f"a block that ends with another size than {size}", "its size")
                 break
-            damage = self._block(buffer, at, kind, size, found)
+            damage = self._block(buffer, at, kind, size, found_packets)
             if damage is not None:
                 break
             at += size
-        return found.packets(at, damage)
+        return found_packets.packets(at, damage)
 
     def _block(
-        self, buffer: memoryview, at: int, kind: int, size: int, found: _Found
+        self, buffer: memoryview, at: int, kind: int, size: int, found_packets: _Found
     ) -> Damage | None:
         order = self._order
         if kind == 0x0A0D0D0A:
@@ -284,12 +284,12 @@ class PcapWalker:
                     at, f"a packet of {length} bytes", f"at most {size - 32} in its block"
                 )
             interface = self._interfaces[number]
-            found.starts.append(at + 28)
-            found.lengths.append(length)
-            found.times.append((high << 32 | low) * interface.scale + interface.origin)
-            found.links.append(interface.link)
+            found_packets.starts.append(at + 28)
+            found_packets.lengths.append(length)
+            found_packets.times.append((high << 32 | low) * interface.scale + interface.origin)
+            found_packets.links.append(interface.link)
         elif kind == 3:
-            found.untimed += 1
+            found_packets.untimed += 1
         return None
 
     def _clock(self, options: bytes) -> tuple[float, float]:

@@ -160,7 +160,7 @@ class CaptureStream:
         scaled: bool = False,
         form: str | None = None,
     ) -> None:
-        known = [each for each, _ in _FORMATS]
+        known = [known_form for known_form, _ in _FORMATS]
         if form is not None and form not in known:
             raise CaptureError(f"{name}: format '{form}' is unknown; {nearest(form, known)}")
         self._name = name
@@ -238,21 +238,21 @@ def _decoder(
     salvage: bool,
     form: str | None = None,
 ) -> Decoder:
-    found = form or next((each for each, recognises in _FORMATS if recognises(head)), None)
+    form = form or next((known for known, recognises in _FORMATS if recognises(head)), None)
     check_chip(chip)
-    if chip is not None and found not in ("nexmon", None):
+    if chip is not None and form not in ("nexmon", None):
         raise CaptureError(
-            f"{name}: chip='{chip}' is for Nexmon captures, this is {found}; leave it out"
+            f"{name}: chip='{chip}' is for Nexmon captures, this is {form}; leave it out"
         )
-    if scaled and found not in ("intel5300", None):
-        raise CaptureError(f"{name}: only Intel 5300 logs can be scaled, this is {found}")
-    if found == "nexmon":
+    if scaled and form not in ("intel5300", None):
+        raise CaptureError(f"{name}: only Intel 5300 logs can be scaled, this is {form}")
+    if form == "nexmon":
         return NexmonDecoder(name, chip=chip, salvage=salvage)
-    if found == "intel5300":
+    if form == "intel5300":
         return Intel5300Decoder(name, scaled=scaled, salvage=salvage)
-    if found == "feitcsi":
+    if form == "feitcsi":
         return FeitCsiDecoder(name, salvage=salvage)
-    if found == "esp32":
+    if form == "esp32":
         return Esp32Decoder(name, salvage=salvage)
     begins = f"begins with {head[:16].hex(' ')}" if head else "is empty"
     raise CaptureError(
@@ -278,7 +278,7 @@ def _majority(decoder: Decoder, totals: Counter[Kind]) -> tuple[Kind, Counter[st
             f"{decoder.name}@{at}: no usable CSI frame; found {reasons or 'nothing'}; expected "
             "at least one"
         )
-    kind = max(totals, key=lambda each: totals[each])
+    kind = max(totals, key=lambda candidate: totals[candidate])
     minority = Counter(
         {f"{other}, where most are {kind}": n for other, n in totals.items() if other != kind}
     )

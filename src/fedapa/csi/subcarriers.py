@@ -12,7 +12,14 @@ import numpy.typing as npt
 
 from fedapa.errors import CaptureError
 
-__all__ = ["LIMITS", "all_subcarriers", "intel_subcarriers", "live", "segments", "used_subcarriers"]
+__all__ = [
+    "LIMITS",
+    "all_subcarriers",
+    "band_parts",
+    "intel_subcarriers",
+    "live",
+    "used_subcarriers",
+]
 
 _LIVE = {20: (1, 28), 40: (2, 58), 80: (2, 122)}
 """By MHz: the first and the last live subcarrier on either side of the carrier (HT and VHT)."""
@@ -52,7 +59,7 @@ def used_subcarriers(bandwidth: int, *, form: str = "") -> tuple[int, ...]:
 
 @lru_cache
 def intel_subcarriers(bandwidth: int) -> tuple[int, ...]:
-    """The 30 tones that an Intel 5300 reports: every 2nd of 20 MHz, every 4th of 40 MHz."""
+    """The 30 subcarriers that an Intel 5300 reports: every 2nd of 20 MHz, every 4th of 40 MHz."""
     if bandwidth == 40:
         return tuple(range(-58, 59, 4))
     return (*range(-28, -1, 2), -1, *range(1, 28, 2), 28)
@@ -85,14 +92,15 @@ def _is_full_band(indices: npt.NDArray[np.int64], bandwidth: int) -> bool:
     return len(indices) == bandwidth * 16 // 5
 
 
-def segments(bandwidth: int, subcarriers: npt.NDArray[np.int16]) -> list[npt.NDArray[np.int64]]:
-    """The positions of the tones in each 20 MHz part of the band, from low to high.
+def band_parts(bandwidth: int, subcarriers: npt.NDArray[np.int16]) -> list[npt.NDArray[np.int64]]:
+    """The positions of the subcarriers in each 20 MHz part of the band, from low to high.
 
-    A part that the device reports no tone of is left out.
+    A part that the device reports no subcarrier of is left out.
     """
-    tones = np.asarray(subcarriers, np.int64)
+    indices = np.asarray(subcarriers, np.int64)
     count = bandwidth // 20
-    # High-efficiency frames have four times as many tones to the megahertz.
-    half = 32 * count * (4 if len(tones) > 2 * 64 * count else 1)
-    part = np.clip((tones + half) * count // (2 * half), 0, count - 1)
-    return [found for i in range(count) if len(found := np.flatnonzero(part == i))]
+    # High-efficiency frames have four times as many subcarriers to the megahertz.
+    half = 32 * count * (4 if len(indices) > 2 * 64 * count else 1)
+    part = np.clip((indices + half) * count // (2 * half), 0, count - 1)
+    positions = [np.flatnonzero(part == number) for number in range(count)]
+    return [inside for inside in positions if len(inside)]

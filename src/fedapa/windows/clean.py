@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedapa.csi.capture import Capture
-from fedapa.csi.subcarriers import live, segments
+from fedapa.csi.subcarriers import band_parts, live
 from fedapa.errors import DataError
 from fedapa.windows.recipe import EMPTY, Recipe
 
@@ -95,7 +95,7 @@ def occupied(capture: Capture, *, gate: float = EMPTY) -> npt.NDArray[np.bool_]:
 def band_levels(capture: Capture) -> npt.NDArray[np.float32]:
     """[packets, parts] mean amplitude of the live subcarriers in each 20 MHz part."""
     places = kept_places(capture, None)
-    parts = segments(capture.bandwidth, capture.subcarriers[places])
+    parts = band_parts(capture.bandwidth, capture.subcarriers[places])
     links = math.prod(capture.csi.shape[2:])
     levels = [
         np.abs(np.take(capture.csi, places[part], axis=1))
