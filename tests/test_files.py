@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,14 @@ def test_a_full_disk_names_the_file_in_the_folder(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(folder / "file"))
     assert caught.value.filename == str(tmp_path / "folder" / "file")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_several_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    def write(writer: int) -> None:
+        for _ in range(150):
+            write_text(tmp_path / "one", str(writer))
+
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(write, range(4)))
+    assert (tmp_path / "one").read_text() in "0123"
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]

@@ -84,11 +84,14 @@ def folder_aside(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Nobody else is between reading and replacing ``path``; where somebody is, that is said."""
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Nobody else is between reading and replacing ``path``; where somebody is, that is said.
+
+    Or, with ``wait``, waited for.
+    """
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(target.with_name(f".{target.name}.lock"), timeout=0)
+    lock = filelock.FileLock(target.with_name(f".{target.name}.lock"), timeout=-1 if wait else 0)
     try:
         with lock:
             try:
@@ -136,7 +139,11 @@ def _locked_by_us(partial: Path) -> Iterator[bool]:
         yield True
         return
     ours = True
-    handle = os.open(partial, os.O_RDONLY)
+    try:
+        handle = os.open(partial, os.O_RDONLY)
+    except FileNotFoundError:  # taken for a dead process's, and removed, before the lock was ours
+        yield False
+        return
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

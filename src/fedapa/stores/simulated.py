@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError, RunError
-from fedapa.files import cache_folder
+from fedapa.files import cache_folder, locked
 from fedapa.payload import Tree, decode, encode
 from fedapa.processes import Progress, Show, Workers, unseen
 from fedapa.randomness import Key
@@ -193,9 +193,14 @@ def simulated_store(
     workers: int = 1,
     show: Show = unseen,
 ) -> Path:
-    """The store of a preset, made once and kept in the cache folder."""
+    """The store of a preset, made once and kept in the cache folder.
+
+    A process that comes while another makes it waits for that one's.
+    """
     chosen = preset_of(preset)
     path = cache_folder() / "simulated" / f"{preset}-{seed}-{preset_hash(chosen)}.h5"
     if not path.exists():
-        write_simulated(preset, seed=seed, out=path, workers=workers, show=show)
+        with locked(path.with_suffix(".made"), wait=True):
+            if not path.exists():
+                write_simulated(preset, seed=seed, out=path, workers=workers, show=show)
     return path
