@@ -214,7 +214,7 @@ def _contrast(rooms: int) -> float:
             given,
             labels,
             mixture=sets[0],
-            clients=sets,
+            sets=sets,
             present=torch.ones(CLASSES, dtype=torch.bool),
             temperature=0.5,
             weight=1.0,

@@ -158,8 +158,8 @@ def _eager_rounds(rooms: list[Room], plan: Plan, *, first: int) -> Iterator[Tens
     """Round after round of the plain loop, from random prototypes on; ``first`` is its number."""
     nets = [_eager_net(room) for room in rooms]
     shape = (len(rooms), CLASSES, rooms[0].width)
-    clients = torch.from_numpy(Key(1).numpy().normal(size=shape).astype(np.float32))
-    mixture = clients
+    rooms_sets = torch.from_numpy(Key(1).numpy().normal(size=shape).astype(np.float32))
+    mixture = rooms_sets
     known = torch.ones(CLASSES, dtype=torch.bool)
     for turn in itertools.count(first):
         sets = []
@@ -178,7 +178,7 @@ def _eager_rounds(rooms: list[Room], plan: Plan, *, first: int) -> Iterator[Tens
                     embedding,
                     labels,
                     mixture=mixture[number],
-                    clients=clients,
+                    sets=rooms_sets,
                     present=known,
                     temperature=0.5,
                     weight=1.0,
@@ -191,6 +191,6 @@ def _eager_rounds(rooms: list[Room], plan: Plan, *, first: int) -> Iterator[Tens
                 pairs = [(net(w)[1], y) for w, y in room.inspect("train")]
             embeddings, labels = (torch.cat(part) for part in zip(*pairs, strict=True))
             sets.append(class_prototypes(embeddings, labels, CLASSES)[0])
-        clients = torch.stack(sets)
-        mixture = aggregate_prototypes(clients, clients.abs().sum(dim=2) > 0, 0.5)
+        rooms_sets = torch.stack(sets)
+        mixture = aggregate_prototypes(rooms_sets, rooms_sets.abs().sum(dim=2) > 0, 0.5)
         yield mixture

@@ -199,7 +199,7 @@ def test_the_total_is_eqn_11() -> None:
         embeddings,
         labels,
         mixture=prototypes[0],
-        clients=prototypes,
+        sets=prototypes,
         present=torch.ones(4, dtype=torch.bool),
         temperature=0.5,
         weight=0.3,

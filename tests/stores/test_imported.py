@@ -322,7 +322,7 @@ def manifest(folder: Path, *lines: str) -> Path:
     return path
 
 
-def test_a_manifest_labels_stretches_of_files(tmp_path: Path) -> None:
+def test_a_manifest_labels_seconds_of_files(tmp_path: Path) -> None:
     folder = tree(tmp_path / "in", {"long.dat": take(1, packets=40)})
     path = manifest(
         folder,
@@ -337,7 +337,7 @@ def test_a_manifest_labels_stretches_of_files(tmp_path: Path) -> None:
     assert found == {0: 10, 3: 20}
 
 
-def test_a_stretch_without_a_packet_is_refused(tmp_path: Path) -> None:
+def test_seconds_without_a_packet_are_refused(tmp_path: Path) -> None:
     """Milliseconds, say, where seconds were meant: the row must not vanish."""
     tree(tmp_path, {"a.dat": take(1, packets=40)})
     path = manifest(
@@ -396,14 +396,14 @@ def test_a_manifest_that_cannot_be_says_why(tmp_path: Path, lines: list[str], wo
 
 
 @pytest.mark.parametrize("second", ["a.dat,cafe,2,0.05,0.2", "a.dat,hall,1,0.05,0.2"])
-def test_overlapping_stretches_are_refused(tmp_path: Path, second: str) -> None:
+def test_overlapping_seconds_are_refused(tmp_path: Path, second: str) -> None:
     tree(tmp_path, {"a.dat": take(1)})
     path = manifest(tmp_path, "file,room,count,start,end", "a.dat,cafe,1,0,0.1", second)
     with pytest.raises(DataError, match=r"two contradictory labels for the seconds from 0.05 on"):
         import_captures(sources_by_manifest(path), tmp_path / "rooms.h5")
 
 
-def test_stretches_of_later_imports_do_not_overlap_those_before(tmp_path: Path) -> None:
+def test_seconds_of_later_imports_do_not_overlap_those_before(tmp_path: Path) -> None:
     tree(tmp_path, {"a.dat": take(1, packets=200), "copy.dat": take(1, packets=200)})
     out, head = tmp_path / "rooms.h5", "file,room,count,start,end"
 
@@ -422,7 +422,7 @@ def test_stretches_of_later_imports_do_not_overlap_those_before(tmp_path: Path) 
 
 
 def gappy(seed: int) -> bytes:
-    """Two stretches with 4.8 s of silence between them."""
+    """Two segments with 4.8 s of silence between them."""
     clocks = [*range(0, 200_000, 10_000), *range(5_000_000, 5_100_000, 10_000)]
     return b"".join(
         bfee(intel_csi(1, 1, 1000 * seed + i), clock=clock) for i, clock in enumerate(clocks)

@@ -122,15 +122,15 @@ def base_of(kind: type[Algorithm]) -> type[Algorithm]:
 
 @functools.cache
 def _found() -> Mapping[str, type[Algorithm]]:
-    found: dict[str, type[Algorithm]] = {}
+    by_name: dict[str, type[Algorithm]] = {}
     for module in _modules():
         for kind in _algorithms_in(module):
-            if found.setdefault(kind.name, kind) is not kind:
+            if by_name.setdefault(kind.name, kind) is not kind:
                 raise PlanError(
-                    f"algorithm '{kind.name}' is in {found[kind.name].__module__} and in "
+                    f"algorithm '{kind.name}' is in {by_name[kind.name].__module__} and in "
                     f"{module.__name__}; rename or uninstall one"
                 )
-    return found
+    return by_name
 
 
 def _algorithms_in(module: ModuleType) -> list[type[Algorithm]]:

@@ -77,9 +77,7 @@ class FedAMP(FedAvg):
         place = sorted(cast(Tree, state["slots"])).index(room)
         weights = cast(_Matrix, state["attention"])
         kept: Tree = {
-            name: {
-                other: value for other, value in cast(Tree, state[name]).items() if other != room
-            }
+            name: {peer: value for peer, value in cast(Tree, state[name]).items() if peer != room}
             for name in ("heard", "mixed")
         }
         return {

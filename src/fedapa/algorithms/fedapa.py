@@ -73,7 +73,7 @@ __all__ = [
 class _Targets(NamedTuple):
     mixture: Floats
     """Q_i [C, D]."""
-    clients: Floats
+    sets: Floats
     """The sets of L_c [N, C, D]."""
     shares: Floats | None
     """How much each of them counts [N]; none is alike."""
@@ -115,9 +115,10 @@ class FedAPA(PrototypeExchange):
     include_self: bool = True
     """Whether a room's own prototype takes part in its mixture, as the definition has it."""
     peers: Literal["all", "others", "none"] | PositiveInteger = "all"
-    """Whether L_c runs over all sets, the room's own included as in the equation, over the others',
-    or is left out (the sets of others are then not downloaded). A number k: over the own set and k
-    of the others', drawn anew each round and weighted so that the mean over draws is "all"."""
+    """Whether L_c runs over all sets, the room's own included as in the equation, over its peers'
+    ("others"), or is left out (the sets of peers are then not downloaded). A number k: over the
+    own set and k of its peers', drawn anew each round and weighted so that the mean over draws is
+    "all"."""
     mixture: Literal["adaptive", "average", "own"] = "adaptive"
     """What Q_i is: the similarity-weighted mixture; the plain mean over holders, the same for all;
     or the room's own set, with which nothing travels and L_c too sees the own set alone."""
@@ -141,7 +142,7 @@ class FedAPA(PrototypeExchange):
     # ---- server half ------------------------------------------------------------------------
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
-        """Q_i, and the padded sets of the others; the room has its own already."""
+        """Q_i, and the padded sets of its peers; the room has its own already."""
         if "mixture" not in state:
             return {}
         index = cast(Mapping[str, int], state["rooms"])[room]
@@ -154,6 +155,7 @@ class FedAPA(PrototypeExchange):
         (heard,) = np.nonzero(heard_sets(state, apart_from=room))
         padded = cast(Floats, state["padded"])
         if not isinstance(self.peers, int) or self.peers >= len(heard):
+            # Named as in the paper: the name travels, and its bytes count.
             return {**payload, "clients": padded[heard]}
         stream = (round.key / "room" / room / "peers").numpy()
         drawn = np.sort(stream.choice(heard, self.peers, replace=False))
@@ -230,9 +232,9 @@ class FedAPA(PrototypeExchange):
         given = self._targets(room, state)
         if given is None or weight == 0:
             return cross_entropy
-        mixture, clients, known = (
+        mixture, sets, known = (
             torch.from_numpy(values).to(room.device)
-            for values in (given.mixture, given.clients, given.known)
+            for values in (given.mixture, given.sets, given.known)
         )
         shares = None if given.shares is None else torch.from_numpy(given.shares).to(room.device)
 
@@ -243,7 +245,7 @@ class FedAPA(PrototypeExchange):
                 embeddings,
                 labels,
                 mixture=mixture,
-                clients=clients,
+                sets=sets,
                 shares=shares,
                 present=known,
                 temperature=self.temperature,

@@ -69,7 +69,7 @@ class FedAvg(Algorithm):
         return frozenset()
 
     def check(self, card: RoomCard) -> None:
-        """Refuse a room that cannot be served, whoever the others are."""
+        """Refuse a room that cannot be served, whoever its peers are."""
 
     def influence(self, uploads: Mapping[str, Payload]) -> dict[str, float]:
         """The weight of each participant in the mean: n_i."""
@@ -157,8 +157,8 @@ class FedAvg(Algorithm):
         """The merged arrays of this room's slots, once there are any."""
         merged = cast(NamedArrays, state["merged"])
         slots = cast(Mapping[str, str], cast(Tree, state["slots"])[room])
-        found = {name: merged[slot] for name, slot in slots.items() if slot in merged}
-        return {"weights": found} if found else {}
+        weights = {name: merged[slot] for name, slot in slots.items() if slot in merged}
+        return {"weights": weights} if weights else {}
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
@@ -175,7 +175,7 @@ class FedAvg(Algorithm):
         return {**state, "merged": merged}
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
-        """How many other rooms each one shares something with; 0 is a room that learns alone."""
+        """How many peers each room shares something with; 0 is a room that learns alone."""
         return {"partners": cast(Array, state["partners"])}
 
     # ---- room half ----------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def by_slot(state: ServerState, uploads: Mapping[str, Payload]) -> dict[str, dic
 
 
 def _partners(slots: Mapping[str, Mapping[str, str]]) -> Array:
-    """[N], for each room in sorted order how many others have a slot in common with it."""
+    """[N], for each room in sorted order how many peers have a slot in common with it."""
     kinds = {room: frozenset(slots[room].values()) for room in sorted(slots)}
     members: dict[frozenset[str], int] = {}
     for kind in kinds.values():

@@ -69,7 +69,7 @@ class FedPCL(PrototypeExchange):
         return "(N + 1)·|C|·D", (sizes.rooms + 1) * sizes.classes * sizes.width
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
-        """p̄ [C, D] and the real rows of the others' sets; the room has its own already."""
+        """p̄ [C, D] and the real rows of its peers' sets; the room has its own already."""
         if "mean" not in state:
             return {}
         prototypes, present = stored_sets(state)
@@ -123,14 +123,14 @@ def _targets(room: Room, state: RoomState) -> tuple[Floats, Mask, Floats, Mask]:
     held = np.array(cast(Mask, state["own_present"]))
     if "mean" not in state:
         return own, held, own[None], held[None]
-    others = cast(Mask, state["clients_present"])
-    sets = np.zeros((*others.shape, room.width), np.float32)
-    sets[others] = cast(Floats, state["clients"])
+    peers_present = cast(Mask, state["clients_present"])
+    sets = np.zeros((*peers_present.shape, room.width), np.float32)
+    sets[peers_present] = cast(Floats, state["clients"])
     return (
         np.array(cast(Floats, state["mean"])),
         np.array(cast(Mask, state["known"])),
         np.concatenate([sets, own[None]]),
-        np.concatenate([others, held[None]]),
+        np.concatenate([peers_present, held[None]]),
     )
 
 

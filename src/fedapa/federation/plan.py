@@ -248,14 +248,14 @@ class Plan(_Section):
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Where two plan documents differ: "rounds: 10 → 20"."""
-    found: list[str] = []
+    changes: list[str] = []
     for key in sorted({*old, *new}):
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
-            found += differences(before, after, f"{prefix}{key}.")
+            changes += differences(before, after, f"{prefix}{key}.")
         elif before != after:
-            found.append(f"{prefix}{key}: {before} → {after}")
-    return found
+            changes.append(f"{prefix}{key}: {before} → {after}")
+    return changes
 
 
 def _taken_over(old: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def fedapa_loss(
     labels: Tensor,
     *,
     mixture: Tensor,
-    clients: Tensor,
+    sets: Tensor,
     present: Tensor,
     temperature: float,
     weight: float,
@@ -89,21 +89,21 @@ def fedapa_loss(
         embeddings: r [B, D].
         labels: y [B].
         mixture: Q_i [C, D], padded.
-        clients: P [N, C, D], padded.
+        sets: the rooms' prototypes P [N, C, D], padded.
         present: [C], the classes that anybody holds.
         temperature: τ of both contrasts.
         weight: λ_t.
-        shares: [N], how much each of the clients' sets counts; alike by default.
+        shares: [N], how much each of the sets counts; alike by default.
     """
     classification = F.cross_entropy(logits, labels)
     to_mixture = prototype_contrast(embeddings, labels, mixture, temperature, present)  # L_g, eqn_8
-    to_clients = prototype_contrast(  # L_c, eqn_9
-        embeddings, labels, clients, temperature, present, shares=shares
+    to_sets = prototype_contrast(  # L_c, eqn_9
+        embeddings, labels, sets, temperature, present, shares=shares
     )
-    total = classification + weight * (to_mixture + to_clients)  # eqn_11
+    total = classification + weight * (to_mixture + to_sets)  # eqn_11
     return {
         "loss": total,
         "loss_ce": classification,
         "loss_g": to_mixture,
-        "loss_c": to_clients,
+        "loss_c": to_sets,
     }

@@ -108,15 +108,15 @@ def _expected(blocks: int) -> dict[str, _Settings]:
 
 def _unchanged(encoder: "ConvEncoder") -> bool:
     """Whether every layer is what ``encode`` takes it for, and nobody watches one."""
-    found = {name: module for name, module in encoder.named_modules() if name}
+    modules = {name: module for name, module in encoder.named_modules() if name}
     blocks = [cast(nn.Sequential, block) for block in encoder.blocks]
     expected = _expected(len(blocks))
-    if not blocks or [*found] != [*expected]:
+    if not blocks or [*modules] != [*expected]:
         return False
     if _has_any_global_hook():  # type: ignore[no-untyped-call]
         return False
     for name, (kind, settings) in expected.items():
-        module = found[name]
+        module = modules[name]
         # A subclass may compute anything, as may a ``forward`` put on one module. A parametrised
         # layer is a subclass, too.
         if type(module) is not kind or "forward" in module.__dict__ or _watched(module):
@@ -368,10 +368,10 @@ class _NormReluMean(torch.autograd.Function):
         gain_gradient = (pull * distance).sum(dim=0) * inverse
         offset, slope = _corrections(raw, scale, inverse, bias_gradient, gain_gradient)
         batch, channels, height, width = raw.shape
-        each = _tiled(pull * scale / (height * width))  # (B, TILE)
+        pull_per_position = _tiled(pull * scale / (height * width))  # (B, TILE)
         made = torch.empty((batch, height * width * channels), dtype=torch.float32)
         tiles = (_tiled(scale), _tiled(shift), _tiled(mean), _tiled(offset), _tiled(slope))
-        kernels.pooled_gradient(_rows(raw), each, *tiles, made.numpy())
+        kernels.pooled_gradient(_rows(raw), pull_per_position, *tiles, made.numpy())
         made = made.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
         return made, gain_gradient.float(), bias_gradient.float(), None, None
 

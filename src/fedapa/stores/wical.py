@@ -48,21 +48,32 @@ def import_wical(
     if only or without:
         there = {_room_of(recording) for recording in recordings}
         chosen = choose_rooms(there, only=only, without=without, place=str(source))
-        recordings = [one for one in recordings if _room_of(one) in chosen]
+        recordings = [recording for recording in recordings if _room_of(recording) in chosen]
     rows: list[Imported] = []
     with write_store(out) as store:
         rooms: set[str] = set()
-        for each in recordings:
-            room = check_name(_room_of(each), "room")
+        for recording in recordings:
+            room = check_name(_room_of(recording), "room")
             if room not in rooms:
                 about = {"device": "wi-cal features"}
                 store.add_room(room, synthetic=False, about=about)
                 rooms.add(room)
             store.add_features(
-                room, f"P={each.count}", label=each.count, features=each.features, day=each.day
+                room,
+                f"P={recording.count}",
+                label=recording.count,
+                features=recording.features,
+                day=recording.day,
             )
             rows.append(
-                Imported(room, each.day, each.count, 1, recordings=1, packets=len(each.features))
+                Imported(
+                    room,
+                    recording.day,
+                    recording.count,
+                    1,
+                    recordings=1,
+                    packets=len(recording.features),
+                )
             )
         if not rows:
             raise DataError(

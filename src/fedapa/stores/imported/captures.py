@@ -34,7 +34,7 @@ from fedapa.stores.imported.earlier import (
     taken_names,
 )
 from fedapa.stores.imported.preparation import Preparation
-from fedapa.stores.imported.sources import Source, same, stretch
+from fedapa.stores.imported.sources import Source, same, seconds_of
 from fedapa.windows.clean import Amplitudes, Cleaner
 from fedapa.windows.labels import Label
 from fedapa.windows.recipe import Recipe
@@ -42,7 +42,8 @@ from fedapa.windows.recipe import Recipe
 __all__ = ["Imported", "import_captures"]
 
 _SET_BACK = 1.0
-"""Seconds by which a clock may step back within a stretch: who notes times by hand is as exact."""
+"""Seconds by which a clock may step back where start and end are given: who notes times by hand
+is as exact."""
 
 _IN_MEMORY = 1 << 28
 """Of a file that is being imported; what is longer is kept beside the store meanwhile."""
@@ -94,18 +95,18 @@ def import_captures(
         taken = taken_names(store)
         refuse_mixed_labels(sources, store, out)
         refuse_other_recipe(sources, store, preparation.recipe, out)
-        for path, parts in by_path.items():
+        for path, sources_in_file in by_path.items():
             with contextlib.ExitStack() as stack:
                 try:
                     content, digest = stack.enter_context(_read_once(path, out.parent))
                 except CaptureError as error:
-                    for source in parts:
+                    for source in sources_in_file:
                         _leave_out(source, rows[_key(source)], preparation, error)
-                    done += len(parts)
+                    done += len(sources_in_file)
                     show(Progress("reading captures", done, len(sources), "files"))
                     continue
                 earlier = known.setdefault(digest, [])
-                for source in parts:
+                for source in sources_in_file:
                     row = rows[_key(source)]
                     refuse_second_label(source, earlier, out)
                     if any(source.room == other.room and same(source, other) for other in earlier):
@@ -235,7 +236,7 @@ class _Reader:
         self.seconds = 0.0
         self._first: float | None = None
         self._last: float | None = None
-        """The last packet's time, of a stretch."""
+        """The last packet's time, where start or end is given."""
         self._room_checked = False
 
     def cleaned(self) -> Iterator[Amplitudes]:
@@ -278,7 +279,7 @@ class _Reader:
                 yield inside
         if not any_inside:
             raise DataError(
-                f"{source.path}: no packet is within its seconds {stretch(source)}; it lasts "
+                f"{source.path}: no packet is within its seconds {seconds_of(source)}; it lasts "
                 f"{(self._last or 0.0) - (origin or 0.0):.1f}"
             )
 

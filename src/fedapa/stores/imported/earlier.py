@@ -8,7 +8,7 @@ from typing import Any
 
 from fedapa.errors import DataError
 from fedapa.stores.append import StoreAppender
-from fedapa.stores.imported.sources import Source, overlap, same, stretch
+from fedapa.stores.imported.sources import Source, overlap, same, seconds_of
 from fedapa.windows.labels import Label
 from fedapa.windows.recipe import Recipe
 
@@ -74,9 +74,9 @@ def refuse_second_label(source: Source, earlier: Iterable[Source], out: Path) ->
                 )
         elif overlap(source, other):
             raise DataError(
-                f"{source.path}: its seconds {stretch(source)}, labelled {source.label!r}, "
-                f"overlap the seconds {stretch(other)}, labelled {other.label!r} {there}; "
-                "import a stretch once, or start a new store"
+                f"{source.path}: its seconds {seconds_of(source)}, labelled {source.label!r}, "
+                f"overlap the seconds {seconds_of(other)}, labelled {other.label!r} {there}; "
+                "import the same seconds once, or start a new store"
             )
 
 
@@ -100,13 +100,13 @@ def refuse_other_recipe(
 
 
 def refuse_overlaps(sources: Sequence[Source]) -> None:
-    """A stretch of a file may be imported once, under one label."""
+    """The same seconds of a file may be imported once, under one label."""
     by_path: dict[Path, list[Source]] = {}
     for source in sources:
         by_path.setdefault(source.path.resolve(), []).append(source)
-    for stretches in by_path.values():
-        stretches.sort(key=lambda stretch: stretch.start or 0.0)
-        for one, other in pairwise(stretches):
+    for sources_in_file in by_path.values():
+        sources_in_file.sort(key=lambda source: source.start or 0.0)
+        for one, other in pairwise(sources_in_file):
             if one.end is None or one.end > (other.start or 0.0):
                 alike = one.label == other.label and one.room == other.room
                 raise DataError(

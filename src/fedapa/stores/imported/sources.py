@@ -17,10 +17,10 @@ __all__ = [
     "Source",
     "overlap",
     "same",
+    "seconds_of",
     "sources_by_manifest",
     "sources_by_pattern",
     "sources_of_rooms",
-    "stretch",
 ]
 
 _MOST_PARTS = 100
@@ -29,7 +29,7 @@ _COLUMNS = ("file", "room", "count", "label", "day", "start", "end")
 
 @dataclass(frozen=True)
 class Source:
-    """One capture file, or a stretch of one, and what it shows."""
+    """One capture file, or some seconds of one, and what it shows."""
 
     path: Path
     room: str
@@ -90,7 +90,7 @@ def sources_by_pattern(
 
 
 def _parts(pattern: str) -> list[str]:
-    """A pattern in pieces: names in braces, stars, and the text between them."""
+    """The parts of a pattern: names in braces, stars, and the text between them."""
     parts = re.findall(r"[^{}*]+|\*+|\{\w*\}", pattern)
     if "".join(parts) != pattern:
         raise DataError(f"pattern '{pattern}': braces hold one word, e.g. {{room}}")
@@ -143,7 +143,7 @@ def _meanings(parts: Sequence[str], text: str) -> dict[str, str] | None:
 
 
 def _ends(part: str, text: str, at: int) -> Iterable[int]:
-    """Where a piece of a pattern that begins at ``at`` may end, what is preferred first."""
+    """Where a part of a pattern that begins at ``at`` may end, what is preferred first."""
     if not part.startswith(("*", "{")):
         return [at + len(part)] if text.startswith(part, at) else []
     until = text.find("/", at)
@@ -214,13 +214,13 @@ def _manifest_row(path: Path, line: int, row: Mapping[str, str | None]) -> Sourc
     file = path.parent / values["file"]
     if not file.is_file():
         raise DataError(f"{place}: {values['file']}: no such file beside the manifest")
-    stretch = "" if start is None and end is None else f" {start or 0:g}-{end or 'end'}"
+    seconds = "" if start is None and end is None else f" {start or 0:g}-{end or 'end'}"
     return Source(
         file,
         room=check_name(values["room"], f"{place}: room"),
         label=label,
         day=values.get("day", ""),
-        name=_short_name(f"{Path(values['file']).with_suffix('').as_posix()}{stretch}"),
+        name=_short_name(f"{Path(values['file']).with_suffix('').as_posix()}{seconds}"),
         start=start,
         end=end,
     )
@@ -269,6 +269,6 @@ def overlap(one: Source, other: Source) -> bool:
     )
 
 
-def stretch(source: Source) -> str:
+def seconds_of(source: Source) -> str:
     """The seconds of a source, in words."""
     return f"{source.start or 0:g} to {'the end' if source.end is None else f'{source.end:g}'}"
