@@ -203,6 +203,37 @@ def test_null_in_a_runs_files_is_one_sentence(
         assert not (tmp_path / "page.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        ("rounds.jsonl", '"bytes_up"', '"bytes_upp"', "bytes_up: field required"),
+        ("rounds.jsonl", '"cafe"', '"coffee"', "room 'coffee' is not in data.json"),
+        ("rounds.jsonl", '"weights": [[', '"weights": [[1.0], [', "weights is not 2 × 2"),
+        ("rounds.jsonl", '"macro_f1"', '"macro"', "one of accuracy and macro_f1"),
+        ("summary.json", '"prior"', '"before"', "blind.prior: field required"),
+    ],
+)
+def test_files_that_lack_what_a_report_shows_are_refused_as_they_are_read(
+    runs: list[Run], file: str, old: str, new: str, told: str
+) -> None:
+    path = runs[1].folder / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(RunError, match=re.escape(told)):
+        Run.load(runs[1].folder)
+
+
+def test_a_mistake_of_our_own_is_not_called_a_damaged_file(
+    runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*_: object, **__: object) -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr("fedapa.report.runs.outcome_of", wrong)
+    with pytest.raises(KeyError, match="ours"):
+        results_of(runs, title="Some runs")
+
+
 def test_a_folder_without_a_run_is_told_what_to_name(runs: list[Run], tmp_path: Path) -> None:
     with pytest.raises(
         RunError, match=r"no finished run of its own; name those in it, e\.g\. .*local"

@@ -64,12 +64,14 @@ class Run:
             raise RunError(f"{folder}: holds no finished run; finish it with 'fedapa run --resume'")
         plan, records = run_files.read_plan(folder), run_files.read_records(folder)
         run_files.check_records(folder, records, plan.rounds)
+        data, summary = run_files.read_data(folder), run_files.read_summary(folder)
+        run_files.check_together(folder, data, records, summary)
         return cls(
             folder=folder,
             plan=plan,
-            data=run_files.read_data(folder),
+            data=data,
             records=records,
-            summary=run_files.read_summary(folder),
+            summary=summary,
             environment=run_files.read_environment(folder),
         )
 

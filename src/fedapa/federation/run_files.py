@@ -5,11 +5,11 @@ People edit, cut and empty files, and disks lose them; a report of what is left 
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
 from fedapa.errors import FedapaError, RunError
 from fedapa.evaluation.record import JsonLines
@@ -19,6 +19,7 @@ from fedapa.windows.labels import Label
 
 __all__ = [
     "check_records",
+    "check_together",
     "explaining",
     "read_data",
     "read_environment",
@@ -52,23 +53,49 @@ class _Data(_File):
     rooms: dict[str, _RoomData]
 
 
+class _Blind(_File):
+    mean: dict[str, float]
+    std: dict[str, float]
+    rooms: dict[str, dict[str, float]]
+
+
+class _Blinds(_File):
+    constant: _Blind
+    prior: _Blind
+
+
 class _Summary(_File):
     rounds: int
     averaged_rounds: list[int]
     rooms: dict[str, dict[str, float]]
     over_rooms: dict[str, dict[str, float]]
     alternatives: dict[str, dict[str, Any]]
-    blind: dict[str, dict[str, Any]]
+    blind: _Blinds
     windows: dict[str, dict[str, int]]
     bytes: dict[str, float]
     confusion: dict[str, list[list[int]]]
     synthetic: bool
 
 
+class _RoomRecord(_File):
+    __pydantic_extra__: dict[str, float | bool]
+    participated: bool
+    bytes_up: int
+    bytes_down: int
+
+    @model_validator(mode="after")
+    def _is_scored_whole(self) -> "_RoomRecord":
+        if ("accuracy" in self.__pydantic_extra__) != ("macro_f1" in self.__pydantic_extra__):
+            raise ValueError("has one of accuracy and macro_f1, expected both or none")
+        return self
+
+
 class _Record(_File):
     round: int
-    rooms: dict[str, dict[str, float | bool]]
+    rooms: dict[str, _RoomRecord]
+    members: list[str] = []
     mean: dict[str, float]
+    std: dict[str, float]
     server: dict[str, Any]
 
 
@@ -76,6 +103,7 @@ class _Environment(_File):
     fedapa: str
     commit: str
     packages: dict[str, str]
+    resumed: list["_Environment"] = []
 
 
 @contextlib.contextmanager
@@ -141,6 +169,37 @@ def check_records(folder: Path, records: Sequence[dict[str, Any]], done: int) ->
             f"{folder / 'rounds.jsonl'}: holds {len(numbers)} of the {done} rounds that were done; "
             "somebody emptied, cut or changed it: put it back, or run again with another --out"
         )
+
+
+def check_together(
+    folder: Path,
+    data: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+    summary: Mapping[str, Any],
+) -> None:
+    """Refuse files that are sound alone but tell of other rooms or classes than data.json."""
+    rooms, classes = set(data["rooms"]), len(data["classes"])
+    for record in records:
+        members = record.get("members", sorted(record["rooms"]))
+        with explaining(folder / "rounds.jsonl"):
+            _check_rooms({*record["rooms"], *members}, rooms)
+            if isinstance(weights := record["server"].get("weights"), list):
+                _check_square("server.weights", weights, len(members))
+    with explaining(folder / "summary.json"):
+        _check_rooms(summary["confusion"], rooms)
+        for room, matrix in summary["confusion"].items():
+            _check_square(f"confusion.{room}", matrix, classes)
+
+
+def _check_rooms(told: Iterable[str], known: Collection[str]) -> None:
+    if unknown := sorted(set(told) - set(known)):
+        raise ValueError(f"room '{unknown[0]}' is not in data.json")
+
+
+def _check_square(name: str, matrix: Sequence[Any], size: int) -> None:
+    shape = TypeAdapter(list[list[float]]).validate_python(matrix)
+    if len(shape) != size or any(len(row) != size for row in shape):
+        raise ValueError(f"{name} is not {size} × {size}")
 
 
 def _read(path: Path, kind: type[_File]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from fedapa.report.figures.curves import convergence, room_curves
 from fedapa.report.figures.embedding import embedding_map, embedding_of
 from fedapa.report.figures.rooms import confusion_matrices, room_bars, weights_over_time
 from fedapa.report.figures.sweeps import sweep
-from fedapa.report.runs import Runs, reading, results_of
+from fedapa.report.runs import Runs, results_of
 from fedapa.report.style import save, svg
 from fedapa.report.tables import comparison
 from fedapa.report.tables.reach import reach
@@ -179,9 +179,8 @@ def write_run_page(path: Path, runs: Sequence[Run], *, title: str) -> Results:
     """Write the page of finished runs that share their data and seed; their results."""
     results, named = results_of(runs, title=title)
     report = Report(title)
-    with reading(", ".join(str(run.folder) for run in runs)):
-        # Maps need the runs' data again, which may be long gone; all runs are shown room by room.
-        _fill(report, results, named, published={}, maps=False, most=len(runs))
+    # Maps need the runs' data again, which may be long gone; all runs are shown room by room.
+    _fill(report, results, named, published={}, maps=False, most=len(runs))
     report.page(path)
     return results
 

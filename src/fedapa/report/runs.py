@@ -1,7 +1,6 @@
 """Runs as results: one run is results with one seed, so all reports are made in one way."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from fedapa.federation.run import Run
 __all__ = [
     "Runs",
     "load_runs",
-    "reading",
     "results_of",
     "scored_rounds",
     "setting_of",
@@ -26,18 +24,6 @@ __all__ = [
 
 Runs = Mapping[tuple[str, str, int], Run]
 """Finished runs by (setting name, row name, seed)."""
-
-
-@contextmanager
-def reading(folder: object) -> Iterator[None]:
-    """What is wrong in the files of finished runs is one sentence and not a traceback."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise RunError(
-            f"{folder}: its files are damaged or incomplete ({type(error).__name__}: {error}); "
-            "run again with another --out"
-        ) from error
 
 
 def load_runs(folders: Sequence[Path]) -> list[Run]:
@@ -135,11 +121,10 @@ def setting_of(
     for row, runs in cases:
         rows += _rows(row, runs, setting.horizons, below)
     first = cases[0][1]
-    with reading(first[0].folder):
-        blind = {run.plan.seed: run.summary["blind"] for run in first}
-        rows += [blind_row(name, blind, setting.horizons) for name in BLIND]
-        # A file by its name: where it lay is nobody's business who reads the results.
-        data = {**first[0].data, "source": first[0].data["source"].rpartition("/")[2]}
+    blind = {run.plan.seed: run.summary["blind"] for run in first}
+    rows += [blind_row(name, blind, setting.horizons) for name in BLIND]
+    # A file by its name: where it lay is nobody's business who reads the results.
+    data = {**first[0].data, "source": first[0].data["source"].rpartition("/")[2]}
     longest = max(outcome.rounds for row in rows for outcome in row.outcomes)
     reached = [horizon for horizon in setting.horizons if horizon <= longest]
     return replace(setting, rows=rows, data=data, horizons=reached)
@@ -149,22 +134,21 @@ def _rows(row: Row, runs: Sequence[Run], horizons: Sequence[int], below: Path | 
     """The row of some runs, and one for each alternative that was scored in every round."""
     outcomes: dict[str, list[Outcome]] = {}
     for run in runs:
-        with reading(run.folder):
-            scored = scored_rounds(run.plan)
-            made = (run.environment, *run.environment.get("resumed", []))
-            # A fine-tuned copy's alternative is the merged one, which FedAvg's row shows.
-            alternatives = alternatives_in(run.records) if scored is None else []
-            for alternative in ("", *alternatives):
-                outcome = outcome_of(
-                    run.records,
-                    horizons,
-                    seed=run.plan.seed,
-                    run=run.folder.name if below is None else str(run.folder.relative_to(below)),
-                    commits=[str(environment["commit"]) for environment in made],
-                    scored=scored,
-                    alternative=alternative,
-                )
-                outcomes.setdefault(alternative, []).append(outcome)
+        scored = scored_rounds(run.plan)
+        made = (run.environment, *run.environment.get("resumed", []))
+        # A fine-tuned copy's alternative is the merged one, which FedAvg's row shows.
+        alternatives = alternatives_in(run.records) if scored is None else []
+        for alternative in ("", *alternatives):
+            outcome = outcome_of(
+                run.records,
+                horizons,
+                seed=run.plan.seed,
+                run=run.folder.name if below is None else str(run.folder.relative_to(below)),
+                commits=[str(environment["commit"]) for environment in made],
+                scored=scored,
+                alternative=alternative,
+            )
+            outcomes.setdefault(alternative, []).append(outcome)
     return [
         replace(
             row,
