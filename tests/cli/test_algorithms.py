@@ -29,7 +29,7 @@ def test_the_list_has_every_algorithm_with_a_line_what_travels_and_a_source() ->
             ["--algorithm", "fedavg", "--set", "algorithm.sharing=some"],
             "algorithm 'fedavg': sharing: input should be 'architecture'",
         ),
-        (["--algorithm", "fedprox"], "algorithm 'fedprox' is unknown; did you mean 'fedpro"),
+        (["--algorithm", "fedprotoo"], "algorithm 'fedprotoo' is unknown; did you mean 'fedproto"),
         (
             ["--algorithm", "moon", "--selection", "diverse"],
             "selection = 'diverse' compares prototypes, and MOON sends none",

@@ -85,7 +85,10 @@ class Store:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.exists():
-            raise DataError(f"{self.path}: no such file; make one with 'fedapa simulate'")
+            raise DataError(
+                f"{self.path}: no such file; make one from captures with 'fedapa import', or from "
+                "nothing with 'fedapa simulate'"
+            )
         if self.path.is_dir():
             raise DataError(
                 f"{self.path}: is a folder; expected a store, which 'fedapa import' makes of one"
