@@ -9,7 +9,13 @@ import pytest
 from fedapa.evaluation.results import Results
 from fedapa.experiments.compare import compare
 from fedapa.experiments.experiment import Base
-from fedapa.experiments.reproduce import EXPERIMENTS, _beside_the_paper, _papers, published
+from fedapa.experiments.reproduce import (
+    EXPERIMENTS,
+    _beside_the_paper,
+    _papers,
+    published,
+    reproduce,
+)
 from fedapa.experiments.sizes import PAPER
 from fedapa.experiments.table3 import formulas
 from tests.cli.test_cli import fedapa, one_sentence
@@ -70,7 +76,8 @@ def test_without_fedapa_another_row_is_measured_against_the_others(
 ) -> None:
     change = {"data": {"window": 16}, "model": {"width": 16}, "training": {"batch_size": 4}}
     base = Base("smoke", str(_store(make_store)), "random", rounds=1, changes=(change,))
-    compare(base, algorithms=chosen, architecture="tiny", seeds=1, out=tmp_path, workers=1)
+    experiment = compare(base, algorithms=chosen, architecture="tiny")
+    reproduce([experiment], base, seeds=1, out=tmp_path, workers=1)
     (setting,) = Results.load(tmp_path / "compare" / "results.json").settings
     assert setting.reference == reference
 

@@ -75,7 +75,8 @@ def compare(
 
     Example: fedapa compare rooms.h5 --algorithm local --algorithm fedapa --seeds 3
     """
-    from fedapa.experiments.compare import compare as carry_out
+    from fedapa.experiments.compare import compare as comparison
+    from fedapa.experiments.reproduce import reproduce as carry_out
 
     base = base_of(
         preset,
@@ -90,10 +91,12 @@ def compare(
     )
     with shown_progress() as show:
         done = carry_out(
+            [
+                comparison(
+                    base, algorithms=algorithm, architecture=architecture, reference=reference
+                )
+            ],
             base,
-            algorithms=algorithm,
-            architecture=architecture,
-            reference=reference,
             seeds=seeds,
             out=out,
             resume=resume,
@@ -249,16 +252,17 @@ def _experiment_command(name: str, about: str) -> None:
         )
         with shown_progress() as show:
             done = experiments.reproduce(
-                name,
+                experiments.chosen(name, base, setting),
                 base,
                 seeds=seeds,
-                settings=setting,
                 out=out,
                 resume=resume,
                 workers=workers,
                 show=show,
                 command=_as_typed(),
             )
+            if name == "all":
+                done = experiments.with_counted(done, base, out, show)
         _print_reproduced(done, as_json)
 
 

@@ -9,12 +9,10 @@ from fedapa.algorithms.fedavg import FedAvg
 from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import REFERENCE
-from fedapa.experiments.conduct import conduct, holds_features
+from fedapa.experiments.conduct import holds_features
 from fedapa.experiments.experiment import Base, Case, Experiment, Nets
 from fedapa.experiments.experiment import algorithms as cases_of
-from fedapa.experiments.reproduce import Reproduced, shown
 from fedapa.federation.plan import DataPlan
-from fedapa.processes import Show, unseen
 from fedapa.stores.store import Store
 
 __all__ = ["compare"]
@@ -28,14 +26,8 @@ def compare(
     algorithms: Sequence[str] | None = None,
     architecture: str | None = None,
     reference: str | None = None,
-    seeds: int,
-    out: Path,
-    resume: bool = False,
-    workers: int | None = None,
-    show: Show = unseen,
-    command: str = "",
-) -> list[Reproduced]:
-    """Run the algorithms on the rooms of ``base`` and write tables, figures and a page.
+) -> Experiment:
+    """The comparison of algorithms on the rooms of ``base``.
 
     ``reference`` is the algorithm whose differences to all others are shown: FedAPA unless another
     is named, or the first that is no control where FedAPA is not among them.
@@ -53,24 +45,13 @@ def compare(
         name for name in chosen if find(name) is not Local and find(name).group != "control"
     ]
     first = REFERENCE if REFERENCE in chosen else (federated or chosen)[0]
-    experiment = Experiment(
+    return Experiment(
         "compare",
         "Comparison on these rooms",
         lambda _: [_case(name) for name in chosen],
         (Nets("rooms", f"Nets: {nets}", nets),),
         reference=reference or first,
     )
-    done = conduct(
-        experiment,
-        base,
-        seeds=seeds,
-        out=out,
-        resume=resume,
-        workers=workers,
-        show=show,
-        command=command,
-    )
-    return [shown(done, out)]
 
 
 def _case(name: str) -> Case:

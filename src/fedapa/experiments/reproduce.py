@@ -1,4 +1,4 @@
-"""``fedapa reproduce``: one experiment or all of them, with everything that is shown of them."""
+"""``fedapa reproduce``: one experiment or several, with everything that is shown of them."""
 
 import json
 import tomllib
@@ -13,12 +13,7 @@ from matplotlib.figure import Figure
 from fedapa.evaluation.results import data_kind
 from fedapa.evaluation.verdict import verdict
 from fedapa.experiments.architectures import architectures, layer_table
-from fedapa.experiments.conduct import (
-    Conducted,
-    conduct,
-    holds_features,
-    refuse_results,
-)
+from fedapa.experiments.conduct import Conducted, conduct, holds_features, refuse_results
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
 from fedapa.experiments.fig4 import distribution, distribution_table, planned
 from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
@@ -40,12 +35,13 @@ from fedapa.stores.store import Store
 __all__ = [
     "EXPERIMENTS",
     "Reproduced",
+    "chosen",
     "fig4",
     "nets",
     "published",
     "reproduce",
-    "shown",
     "table3",
+    "with_counted",
 ]
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -90,29 +86,23 @@ def _beside_the_paper(experiment: Experiment) -> Experiment:
 
 
 def reproduce(
-    name: str,
+    experiments: Sequence[Experiment],
     base: Base,
     *,
     seeds: int,
-    settings: Sequence[str] | None = None,
     out: Path,
     resume: bool = False,
     workers: int | None = None,
     show: Show = unseen,
     command: str = "",
 ) -> list[Reproduced]:
-    """Carry out one experiment, or "all" of them, and write what there is to see of it."""
-    features = holds_features(base.plan.data)
-    if name == "all":
-        chosen = _all(settings, features=features)
-        for experiment in chosen:  # what is wrong with a later one costs no time then
-            experiment.cases(base.plan)
-            if not resume:
-                refuse_results(out, experiment)
-    else:
-        chosen = [EXPERIMENTS[name].under(settings, features=features)]
+    """Carry out experiments, one after the other, and write what there is to see of each."""
+    for experiment in experiments:  # what is wrong with a later one costs no time then
+        experiment.cases(base.plan)
+        if not resume:
+            refuse_results(out, experiment)
     done: list[Reproduced] = []
-    for experiment in chosen:
+    for experiment in experiments:
         conducted = conduct(
             _beside_the_paper(experiment),
             base,
@@ -125,26 +115,33 @@ def reproduce(
             command=command,
         )
         show(Progress(f"drawing {experiment.name}", 0, 1, "pages"))
-        done.append(shown(conducted, out))
-    if name == "all":
-        done += [table3(base, out, show), nets(base, out, show), fig4(base, out)]
-        write_index(out, {each.name: (each.title, each.page) for each in done})
+        done.append(_shown(conducted, out))
     return done
 
 
-def _all(settings: Sequence[str] | None, *, features: bool) -> list[Experiment]:
-    """The experiments that mean something in these settings, or for feature vectors."""
-    chosen = [TABLE1.under(settings, features=features)]
+def chosen(name: str, base: Base, settings: Sequence[str] | None) -> list[Experiment]:
+    """One experiment by its name, or "all" that mean something in these settings and rooms."""
+    features = holds_features(base.plan.data)
+    if name != "all":
+        return [EXPERIMENTS[name].under(settings, features=features)]
+    meant = [TABLE1.under(settings, features=features)]
     for experiment in list(EXPERIMENTS.values())[1:]:
         own = experiment.settings[0]
         if not experiment.fixed or (features and own is STATISTICAL):
-            chosen.append(experiment.under(settings, features=features))
+            meant.append(experiment.under(settings, features=features))
         elif not features and (own.name not in SETTINGS or own.name in (settings or SETTINGS)):
-            chosen.append(experiment)
-    return chosen
+            meant.append(experiment)
+    return meant
 
 
-def shown(conducted: Conducted, out: Path) -> Reproduced:
+def with_counted(done: Sequence[Reproduced], base: Base, out: Path, show: Show) -> list[Reproduced]:
+    """All of them: also what needs no training, and one page with everything."""
+    whole = [*done, table3(base, out, show), nets(base, out, show), fig4(base, out)]
+    write_index(out, {made.name: (made.title, made.page) for made in whole})
+    return whole
+
+
+def _shown(conducted: Conducted, out: Path) -> Reproduced:
     """Write an experiment's tables, figures and page, and gather what a terminal shows."""
     results = conducted.results
     folder = out / results.experiment
