@@ -11,8 +11,7 @@ from pathlib import Path
 
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import Results, Setting
-from fedapa.report.tables.comparison import differences, horizons, overall
-from fedapa.report.tables.reach import reach
+from fedapa.report.tables.comparison import differences, horizons, overall, reach
 from fedapa.report.tables.table import Table, markdown
 
 __all__ = ["filled"]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-from fedapa.experiments.difficulty import difficulty
+from fedapa.evaluation.difficulty import difficulty
 from fedapa.experiments.fig4 import planned
 from fedapa.randomness import Key
 from fedapa.report.figures.data import distribution_figure

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedapa.experiments.difficulty import difficulty, difficulty_table, window_statistics
+from fedapa.evaluation.difficulty import difficulty, window_statistics
+from fedapa.experiments.difficulty import difficulty_table
 from fedapa.experiments.fig4 import distribution, distribution_table, planned
 from fedapa.randomness import Key
 from fedapa.report.figures.data import distribution_figure

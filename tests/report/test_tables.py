@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from fedapa.evaluation.results import target_accuracies
 from fedapa.evaluation.verdict import verdict
 from fedapa.report.captions import caption
 from fedapa.report.tables import comparison
-from fedapa.report.tables.reach import reach, target_accuracies
 from fedapa.report.tables.table import Table, html_table, latex, markdown, rich_table
 from tests.report import made
 
@@ -46,7 +46,7 @@ def test_every_table_names_data_split_seeds_rounds_and_commit() -> None:
         comparison.in_paper_layout(found),
         comparison.horizons(setting),
         comparison.differences(setting),
-        reach(setting),
+        comparison.reach(setting),
         comparison.rooms(setting, ["local", "fedapa"]),
         comparison.overall(made.sweep().settings[0], parameter="width D"),
     ]
@@ -165,7 +165,7 @@ def test_reach_counts_rounds_bytes_and_seeds() -> None:
     seed never has 49.5; the second when all five are at 50, in round 15; the third has
     (42 + 4·52)/5 = 50 in round 14. Mean 14.5, with 80 kB a round 1.16 MB.
     """
-    table = reach(made.setting(), [0.495, 0.9])
+    table = comparison.reach(made.setting(), [0.495, 0.9])
     assert table is not None
     rows = by_title(table)
     assert rows["FedAPA"] == ["5.3", "0.02", "–", "–"]
@@ -235,7 +235,7 @@ def test_markdown_and_html_keep_odd_names() -> None:
 
 
 def test_spans_stand_before_headings_where_there_is_one_line_only() -> None:
-    table = reach(made.setting(), [0.5])
+    table = comparison.reach(made.setting(), [0.5])
     assert table is not None
     assert "| Method | 50 %: rounds | 50 %: MB |" in markdown(table)
     assert rich_table(table).columns[1].header == "50 %: rounds"

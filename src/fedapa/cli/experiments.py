@@ -298,7 +298,8 @@ def reproduce_difficulty(
     """
     from dataclasses import asdict
 
-    from fedapa.experiments.difficulty import difficulty, difficulty_table
+    from fedapa.evaluation.difficulty import difficulty
+    from fedapa.experiments.difficulty import difficulty_table
     from fedapa.report.tables.table import rich_table
     from fedapa.stores.simulated import simulated_store
     from fedapa.stores.store import Store

@@ -39,6 +39,7 @@ __all__ = [
     "spread",
     "still_gaining",
     "student_t",
+    "target_accuracies",
 ]
 
 FORMAT = 1
@@ -48,6 +49,8 @@ CONFIDENCE = 0.95
 _TIE = 1e-6
 STANDSTILL = 0.005
 """Half a point: a curve that rises by less from its third quarter to its last has stopped."""
+_TARGETS = 5
+"""Accuracies to ask for at most."""
 _GROUPS = ("paper", "more", "control", "sweep", "blind")
 
 
@@ -375,6 +378,29 @@ def reached(outcome: Outcome, accuracy: float) -> tuple[int, int] | None:
         if number >= LAST and mean >= accuracy - 1e-9:  # sums have rounding errors
             return number, int(outcome.bytes[number - 1])
     return None
+
+
+def target_accuracies(setting: Setting) -> list[float]:
+    """Round accuracies to ask for: multiples of five points, evenly spaced, at most five.
+
+    Above the best blind row, up to the best figure of any row at any horizon.
+    """
+    blind, best = (
+        max(
+            (
+                spread(values).mean
+                for row in setting.rows
+                for horizon in setting.horizons
+                if (row.group == "blind") == is_blind
+                and (values := row.metrics(horizon, "accuracy")) is not None
+            ),
+            default=0.0,
+        )
+        for is_blind in (True, False)
+    )
+    steps = range(math.floor(20 * blind + 1e-9) + 1, math.floor(20 * best + 1e-9) + 1)
+    every = max(1, math.ceil(len(steps) / _TARGETS))
+    return sorted(step / 20 for step in list(steps)[::-1][::every])
 
 
 def still_gaining(row: Row) -> float | None:

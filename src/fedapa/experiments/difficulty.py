@@ -1,160 +1,18 @@
 """``fedapa reproduce difficulty``: how far simple models get on a store, split by split.
 
-A linear model and a random forest on a few statistics of each window, and a nearest neighbour on
-the raw windows. They say how hard the data is before any net is trained, and how much a random
-split of windows flatters: neighbours in one recording are near twins.
+They say how hard the data is before any net is trained, and how much a random split of windows
+flatters: neighbours in one recording are near twins.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from fedapa.errors import DataError
-from fedapa.processes import Progress, Show, unseen
-from fedapa.randomness import Key
+from fedapa.evaluation.difficulty import Score
 from fedapa.report.captions import source_text
 from fedapa.report.tables.table import Table
-from fedapa.stores.materialise import recording_windows
-from fedapa.stores.store import Store
-from fedapa.windows.labels import Label
-from fedapa.windows.recipe import Recipe
-from fedapa.windows.split import SplitKind, split_windows
 
-__all__ = ["Score", "difficulty", "difficulty_table", "window_statistics"]
-
-Single: TypeAlias = npt.NDArray[np.float32]
-
-_BANDS = 14
-_THINNED = 4096
-
-
-@dataclass(frozen=True)
-class Score:
-    """What one model reaches in one room under one split."""
-
-    room: str
-    split: str
-    model: str
-    accuracy: float
-    mae: float
-    """Mean absolute error in people."""
-    chance: float
-    """Accuracy of always saying the commonest class of the train part."""
-    train: int
-    test: int
-
-
-def window_statistics(window: Single) -> Single:
-    """Statistics of a window [packets, subcarriers], in 14 bands: level, spread and quickness.
-
-    The log-amplitude of each packet is taken against the packet's mean, so that the receiver's
-    gain does not count; the gain's own spread is one more number.
-    """
-    level = np.log(np.maximum(window, 1e-6))
-    gain = level.mean(axis=1, keepdims=True)
-    shape = level - gain
-    bands = np.array_split(np.arange(shape.shape[1]), _BANDS)
-    statistics = (
-        shape.mean(axis=0),
-        np.log(shape.std(axis=0) + 1e-6),
-        np.log(np.diff(shape, axis=0).std(axis=0) + 1e-6),
-    )
-    columns = [np.array([values[band].mean() for band in bands]) for values in statistics]
-    return np.concatenate([*columns, gain.std(axis=0)]).astype(np.float32)
-
-
-@dataclass(frozen=True)
-class _Room:
-    labels: Sequence[Label]
-    recordings: Sequence[str]
-    starts: npt.NDArray[np.int64]
-    statistics: Single
-    raw: Single
-    """[windows, values] the windows themselves, thinned to a few thousand values."""
-
-
-def difficulty(
-    path: Path,
-    *,
-    seed: int = 0,
-    window: int | None = None,
-    splits: Sequence[SplitKind] = get_args(SplitKind),
-    show: Show = unseen,
-) -> list[Score]:
-    """Scores of three simple models in every room of a store of counts."""
-    scores: list[Score] = []
-    with Store(path) as store:
-        length = window or store.window
-        if length is None:
-            raise DataError(f"{path}: does not say how long its windows are; give a window length")
-        for done, name in enumerate(store.rooms):
-            show(Progress("scoring simple models", done, len(store.rooms), "rooms"))
-            room = _read(store, name, length)
-            for split in splits:
-                scores += _scores(name, room, split, length, seed)
-    return scores
-
-
-def _read(store: Store, name: str, length: int) -> _Room:
-    rows: list[tuple[Label, str, int, Single, Single]] = []
-    for recording in store.recordings(name):
-        if recording.is_features or not isinstance(recording.label, int):
-            raise DataError(f"{store.path}: room '{name}' does not hold packets with counts")
-        about = (recording.label, recording.name)
-        for windows in recording_windows(store, recording, Recipe(window=length)):
-            rows += [
-                (*about, start, window_statistics(window), _thin(window))
-                for start, window in zip(windows.starts.tolist(), windows.values, strict=True)
-            ]
-    labels, recordings, starts, statistics, raw = zip(*rows, strict=True)
-    return _Room(labels, recordings, np.asarray(starts), np.stack(statistics), np.stack(raw))
-
-
-def _thin(window: Single) -> Single:
-    # Gain steps would be all that a distance between raw windows sees.
-    values = window / window.mean(axis=1, keepdims=True)
-    flat: Single = values[:, ::4].ravel()
-    return flat[:: max(1, len(flat) // _THINNED)].copy()
-
-
-def _scores(name: str, room: _Room, split: SplitKind, length: int, seed: int) -> list[Score]:
-    from sklearn.ensemble import RandomForestClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    parts = split_windows(
-        name,
-        room.labels,
-        room.recordings,
-        room.starts,
-        spans=length,
-        kind=split,
-        key=Key(seed) / "difficulty" / name,
-        validation=0.0,
-    )
-    truth = np.asarray(room.labels)
-    state = (Key(seed) / "difficulty" / name / "forest").number % 2**32
-    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
-    models: dict[str, tuple[Any, Single]] = {
-        "linear": (linear, room.statistics),
-        "forest": (RandomForestClassifier(300, random_state=state), room.statistics),
-        "nearest": (KNeighborsClassifier(1), room.raw),
-    }
-    train, test = truth[parts.train], truth[parts.test]
-    values, counts = np.unique(train, return_counts=True)
-    chance = float(np.mean(test == values[np.argmax(counts)]))
-    scores = []
-    for model, (estimator, features) in models.items():
-        guess = estimator.fit(features[parts.train], train).predict(features[parts.test])
-        accuracy, error = float(np.mean(guess == test)), float(np.mean(np.abs(guess - test)))
-        scores.append(Score(name, split, model, accuracy, error, chance, len(train), len(test)))
-    return scores
+__all__ = ["difficulty_table"]
 
 
 def difficulty_table(scores: Sequence[Score], source: str, *, synthetic: bool) -> Table:

@@ -32,7 +32,6 @@ from fedapa.report.figures.sweeps import sweep
 from fedapa.report.runs import Runs, results_of
 from fedapa.report.style import save, svg
 from fedapa.report.tables import comparison
-from fedapa.report.tables.reach import reach
 from fedapa.report.tables.table import Table, html_table, latex, markdown, markdown_text
 
 __all__ = ["Report", "write_index", "write_report", "write_run_page"]
@@ -322,7 +321,7 @@ class _Part:
         for horizon in setting.horizons:
             self.table(f"overall-{horizon}", comparison.overall(setting, horizon))
         self.differences("accuracy", "mae")
-        if (table := reach(setting)) is not None:
+        if (table := comparison.reach(setting)) is not None:
             self.report.heading(3, "Rounds and bytes to reach an accuracy")
             self.table("reach", table)
         self.curves()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from fedapa.algorithms.local import Local
+from fedapa.evaluation.record import LAST
 from fedapa.evaluation.results import (
     CONFIDENCE,
     STANDSTILL,
@@ -16,28 +17,28 @@ from fedapa.evaluation.results import (
     Results,
     Row,
     Setting,
+    reached,
     spread,
     student_t,
+    target_accuracies,
 )
 from fedapa.evaluation.results import still_gaining as rise_of
 from fedapa.report.captions import caption
 from fedapa.report.tables.table import Table
 
 __all__ = [
-    "NONE",
-    "breaks",
     "differences",
     "horizons",
     "in_paper_layout",
     "metrics_of",
     "overall",
     "published_table",
+    "reach",
     "rooms",
-    "sentences",
     "value_text",
 ]
 
-NONE = "–"
+_NONE = "–"
 HEADINGS = {
     "accuracy": "Accuracy (%)",
     "macro_f1": "Macro F1 (%)",
@@ -57,19 +58,19 @@ def metrics_of(setting: Setting, wanted: Iterable[str] = HEADINGS) -> list[str]:
     return [name for name in wanted if setting.counts_people or name in ("accuracy", "macro_f1")]
 
 
-def breaks(rows: Sequence[Row]) -> list[int]:
+def _breaks(rows: Sequence[Row]) -> list[int]:
     """Where one group of rows ends and the next begins."""
     return [place for place in range(1, len(rows)) if rows[place].group != rows[place - 1].group]
 
 
-def sentences(*parts: str) -> str:
+def _sentences(*parts: str) -> str:
     """A note: what there is to say, one thing after another."""
     return ". ".join(part for part in parts if part)
 
 
 def value_text(value: float | str | None) -> str:
     """A swept value as one would write it."""
-    return NONE if value is None else value if isinstance(value, str) else f"{value:g}"
+    return _NONE if value is None else value if isinstance(value, str) else f"{value:g}"
 
 
 def _in_unit(metric: str) -> tuple[int, int]:
@@ -80,7 +81,7 @@ def _in_unit(metric: str) -> tuple[int, int]:
 def _cell(row: Row | None, horizon: int, metric: str) -> str:
     """Mean ± standard deviation over seeds; the mean alone where there is one."""
     values = None if row is None else row.metrics(horizon, metric)
-    return NONE if values is None else _plus_minus(values, metric)
+    return _NONE if values is None else _plus_minus(values, metric)
 
 
 def _plus_minus(values: Sequence[float], metric: str) -> str:
@@ -108,7 +109,7 @@ def _over_seeds(setting: Setting) -> str:
 def _kilobytes(row: Row, horizon: int, rooms: int) -> str:
     """KB per round and room up to a horizon, mean over seeds."""
     if not row.moves or any(outcome.rounds < horizon for outcome in row.outcomes):
-        return NONE
+        return _NONE
     moved = [outcome.bytes[horizon - 1] / (horizon * rooms) for outcome in row.outcomes]
     return f"{np.mean(moved) / 1000:,.1f}"
 
@@ -170,13 +171,13 @@ def overall(setting: Setting, horizon: int | None = None, *, parameter: str = ""
         rows=[
             line(row.title, value_text(row.value), row, _kilobytes(row, at, rooms)) for row in shown
         ],
-        note=sentences(
+        note=_sentences(
             _over_seeds(setting),
             f"No figure at this horizon: {'; '.join(left_out)}" if left_out else "",
             caption(setting, at),
         ),
         text_columns=2 if parameter else 1,
-        breaks=breaks(shown) if not parameter or len(setting.lines) > 1 else [],
+        breaks=_breaks(shown) if not parameter or len(setting.lines) > 1 else [],
     )
 
 
@@ -200,11 +201,11 @@ def in_paper_layout(results: Results) -> Table | None:
             [row.title, *(_cell(one.row(row.name), one.rounds, metric) for one, metric in columns)]
             for row in order
         ],
-        note=sentences(
+        note=_sentences(
             _over_seeds(settings[0]),
             *(f"{setting.title}: {caption(setting, setting.rounds)}" for setting in settings),
         ),
-        breaks=breaks(order),
+        breaks=_breaks(order),
         spans=[
             ("", 1),
             *((one.title, len(shown)) for one, shown in zip(settings, metrics, strict=True)),
@@ -221,10 +222,10 @@ def horizons(setting: Setting) -> Table:
             [row.title, *(_cell(row, horizon, "accuracy") for horizon in setting.horizons)]
             for row in setting.ordered
         ],
-        note=sentences(
+        note=_sentences(
             _over_seeds(setting), _improving(setting), _scored_alone(setting), caption(setting)
         ),
-        breaks=breaks(setting.ordered),
+        breaks=_breaks(setting.ordered),
     )
 
 
@@ -250,10 +251,10 @@ def differences(
         for horizon in setting.horizons:
             difference = setting.against(mine, row, horizon, metric)
             compared += difference is not None
-            cells.append(NONE if difference is None else _difference(difference, metric))
+            cells.append(_NONE if difference is None else _difference(difference, metric))
             if led:
                 wins = None if difference is None else setting.rooms_led(mine, row, horizon)
-                cells.append(NONE if wins is None else f"{wins[0]}/{wins[1]}")
+                cells.append(_NONE if wins is None else f"{wins[0]}/{wins[1]}")
         rows.append(cells)
     what = (
         f"MAE (people; below zero is better for {mine.title})"
@@ -265,12 +266,12 @@ def differences(
         title=f"{setting.title}, {mine.title} minus each other row: {what}",
         headings=["Against", *(name for _ in setting.horizons for name in under)],
         rows=rows,
-        note=sentences(
+        note=_sentences(
             *_reading(len(mine.outcomes), compared, led=led),
             _scored_alone(setting),
             caption(setting),
         ),
-        breaks=breaks(shown),
+        breaks=_breaks(shown),
         spans=[("", 1), *((setting.horizon_label(at), len(under)) for at in setting.horizons)],
     )
 
@@ -316,7 +317,7 @@ def rooms(setting: Setting, names: Sequence[str]) -> Table:
 
     def cell(row: Row, room: str, metric: str) -> str:
         values = row.room(at, room, metric)
-        return NONE if values is None else _plus_minus(values, metric)
+        return _NONE if values is None else _plus_minus(values, metric)
 
     return Table(
         title=f"{setting.title}, room by room after {setting.horizon_label(at)} rounds",
@@ -331,7 +332,7 @@ def rooms(setting: Setting, names: Sequence[str]) -> Table:
             ]
             for room, about in sorted(setting.data["rooms"].items())
         ],
-        note=sentences(
+        note=_sentences(
             ("Mean ± standard deviation over seeds; net" if several else "Net")
             + f", train and test windows{whose}",
             caption(setting, at),
@@ -339,6 +340,48 @@ def rooms(setting: Setting, names: Sequence[str]) -> Table:
         text_columns=2,
         spans=[("", 4), *((row.title, len(metrics)) for row in shown)],
     )
+
+
+def reach(setting: Setting, accuracies: Sequence[float] | None = None) -> Table | None:
+    """Rounds and megabytes (all rooms, both ways) until a row's five-round mean is that good.
+
+    Args:
+        setting: whose rows are asked.
+        accuracies: between 0 and 1; by default ``target_accuracies``. None left, no table.
+    """
+    wanted = target_accuracies(setting) if accuracies is None else list(accuracies)
+    rows = [row for row in setting.ordered if row.group != "blind"]
+    shown = [row for row in rows if row.curves() and row.outcomes[0].scored is None]
+    left_out = [row.title for row in rows if row not in shown]
+    if not wanted or not shown:
+        return None
+    return Table(
+        title=f"{setting.title}, rounds and MB of all rooms to reach an accuracy",
+        headings=["Method", *(name for _ in wanted for name in ("rounds", "MB"))],
+        rows=[
+            [row.title, *(cell for accuracy in wanted for cell in _reach(row, accuracy))]
+            for row in shown
+        ],
+        note=_sentences(
+            f"The first round whose mean of {LAST} rounds is that good, mean over the seeds that "
+            "got there; in brackets how many did where not all did, – where none did",
+            "A row that ran longer had more time to get there",
+            f"Not followed round by round: {'; '.join(left_out)}" if left_out else "",
+            caption(setting),
+        ),
+        breaks=_breaks(shown),
+        spans=[("", 1), *((f"{100 * accuracy:.0f} %", 2) for accuracy in wanted)],
+    )
+
+
+def _reach(row: Row, accuracy: float) -> tuple[str, str]:
+    there = [at for outcome in row.outcomes if (at := reached(outcome, accuracy)) is not None]
+    if not there:
+        return _NONE, _NONE
+    rounds, moved = np.asarray(there, np.float64).mean(axis=0)
+    few = "" if len(there) == len(row.outcomes) else f" ({len(there)} of {len(row.outcomes)})"
+    number = f"{rounds:.0f}" if len(there) == 1 else f"{rounds:.1f}"
+    return number + few, f"{moved / 1e6:,.2f}" if row.moves else _NONE
 
 
 def published_table(setting: Setting, figures: Mapping[str, Mapping[str, float]]) -> Table:
@@ -351,7 +394,7 @@ def published_table(setting: Setting, figures: Mapping[str, Mapping[str, float]]
 
     def text(values: Mapping[str, float], metric: str) -> str:
         if metric not in values:
-            return NONE
+            return _NONE
         value = values[metric]
         return f"{100 * value if metric != 'mae' and value <= 1 else value:.2f}"
 
