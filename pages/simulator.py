@@ -10,12 +10,13 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from fedapa.evaluation.difficulty import difficulty
-from fedapa.experiments.fig4 import planned
+from fedapa.experiments.fig4 import distribution_caption
 from fedapa.randomness import Key
 from fedapa.report.figures.data import distribution_figure
 from fedapa.report.style import save
 from fedapa.simulator.recording import record
 from fedapa.simulator.room import furniture_of
+from fedapa.stores.distribution import planned
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.simulated_rooms import preset_of
 from pages import credibility, figures
@@ -186,7 +187,7 @@ def _receiver() -> Figure:
 
 def _fig4() -> Figure:
     found = planned(preset_of("six-rooms"))
-    return distribution_figure(found.windows, found.labels, found.caption)
+    return distribution_figure(found.windows, found.labels, distribution_caption(found))
 
 
 def _leak() -> Figure:

@@ -364,7 +364,7 @@ def test_a_longer_horizon_goes_on_from_the_shorter_runs(tmp_path: Path):
 
 
 def test_what_no_run_could_do_is_refused_before_any_starts(tmp_path: Path):
-    cases = [*cases_of("local"), Case("pooled", {"algorithm": "pooled"})]
+    cases = [*cases_of("local"), Case("pooled", {"algorithm": "pooled"}, "Pooled")]
     mixed = Nets("mixed", "", "by-size")
     experiment = Experiment("trial", "", lambda _: cases, (mixed,))
     with pytest.raises(RosterError, match="Pooled is one net for all"):

@@ -8,10 +8,11 @@ import pytest
 
 from fedapa.evaluation.difficulty import difficulty, window_statistics
 from fedapa.experiments.difficulty import difficulty_table
-from fedapa.experiments.fig4 import distribution, distribution_table, planned
+from fedapa.experiments.fig4 import distribution_caption, distribution_table
 from fedapa.randomness import Key
 from fedapa.report.figures.data import distribution_figure
 from fedapa.report.style import save
+from fedapa.stores.distribution import distribution, planned
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.simulated_rooms import preset_of
 from tests.cli.test_cli import fedapa, one_sentence
@@ -76,7 +77,7 @@ def test_fig4_of_real_rooms_does_not_say_simulated(make_store: MakeStore, tmp_pa
     closer = distribution(make_store(name="again.h5"), window=16, stride=8)
     assert closer.windows["hall"] == {0: 21, 2: 21}  # 7 in each of the 3 takes of 64 packets
     assert "SIMULATED" not in distribution_table(found).note
-    figure = distribution_figure(found.windows, found.labels, found.caption)
+    figure = distribution_figure(found.windows, found.labels, distribution_caption(found))
     save(figure, tmp_path / "a.svg")
     assert "SIMULATED" not in (tmp_path / "a.svg").read_text()
 

@@ -11,7 +11,7 @@ Runs are independent, so each has a process of its own, and as many go on as the
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
@@ -36,7 +36,7 @@ from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
 from fedapa.processes import Show, available_cores, unseen
-from fedapa.report.runs import Runs, scored_rounds, setting_of
+from fedapa.report.runs import Runs, setting_of
 from fedapa.stores.simulated_rooms import preset_hash, preset_of
 from fedapa.stores.store import Store
 from fedapa.toml import read_toml
@@ -108,9 +108,9 @@ def conduct(
         parameter=experiment.parameter,
         notes=[
             *experiment.notes,
-            *_notes(experiment, base),
+            *_notes(plans.values()),
             *_unequal(settings, runs),
-            *_who_takes_part(experiment, base, len(settings[0].data["rooms"])),
+            *_who_takes_part(plans.values(), len(settings[0].data["rooms"])),
         ],
     )
     (out / experiment.name).mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def _setting(experiment: Experiment, base: Base, nets: Nets, runs: Runs, out: Pa
     empty = Setting(nets.name, nets.title, rounds, marks, [], {}, reference=experiment.reference)
     cases = [
         (
-            Row(case.name, experiment.title_of(case), case.group, [], value=case.value),
+            Row(case.name, case.title, case.group, [], value=case.value),
             [done for key, done in runs.items() if key[:2] == (nets.name, case.name)],
         )
         for case in experiment.cases(base.plan)
@@ -360,16 +360,14 @@ def _one(document: Mapping[str, Any], folder: Path) -> bytes:
 # ---- what results say beside their figures ------------------------------------------------------
 
 
-def _notes(experiment: Experiment, base: Base) -> list[str]:
+def _notes(plans: Collection[Plan]) -> list[str]:
     """What must be known of some rows wherever they stand."""
-    cases = experiment.cases(base.plan)
-    plans = [experiment.plan(base, nets, case, 0) for case in cases for nets in experiment.settings]
     kinds = {find(plan.algorithm["name"]) for plan in plans}
-    tuned = sorted({plan.build().title for plan in plans if scored_rounds(plan) is not None})
+    built = [(plan.build(), plan.rounds) for plan in plans]
+    tuned = sorted({it.title for it, last in built if it.scored_rounds(last) is not None})
+    pooled = " and ".join(sorted(kind.title for kind in kinds if kind.pools))
     said = []
-    mixed = any(nets.architecture == MODEL.architecture for nets in experiment.settings)
-    if mixed and any(case.one_net for case in cases):
-        pooled = " and ".join(sorted(kind.title for kind in kinds if kind.pools))
+    if pooled and any(plan.model.architecture == MODEL.architecture for plan in plans):
         said.append(
             f"{pooled} is one LargeConvNet4 on everybody's windows, also where nets differ."
         )
@@ -398,14 +396,10 @@ def _unequal(settings: Sequence[Setting], runs: Runs) -> list[str]:
     return said
 
 
-def _who_takes_part(experiment: Experiment, base: Base, rooms: int) -> list[str]:
+def _who_takes_part(plans: Collection[Plan], rooms: int) -> list[str]:
     """How many rooms a share of them is, and whether there is anybody to learn from."""
     if rooms == 1:
         return ["There is one room, with nobody to learn from: rows differ by how it trains alone."]
-    plans = (
-        experiment.plan(base, experiment.settings[0], case, 0)
-        for case in experiment.cases(base.plan)
-    )
     told = "; ".join(
         f"ρ = {share:g}: {number_of(share, rooms)} of {rooms}"
         for share in sorted({plan.participation for plan in plans} - {1.0})

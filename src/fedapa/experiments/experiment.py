@@ -49,8 +49,7 @@ class Case:
     name: str
     change: Mapping[str, Any]
     """Over the preset and the setting."""
-    title: str = ""
-    """By default its algorithm's."""
+    title: str
     group: str = "paper"
     value: float | str | None = None
     """The swept parameter's."""
@@ -160,7 +159,7 @@ class Experiment:
             return [case for case in self.cases(plan) if not case.needs_batch_norm]
 
         said = [
-            f"{self.title_of(case)} is left out: the MLP has no BatchNorm that a room could keep."
+            f"{case.title} is left out: the MLP has no BatchNorm that a room could keep."
             for case in self.cases(Base().plan)
             if case.needs_batch_norm
         ]
@@ -183,10 +182,6 @@ class Experiment:
             return plan
         return Plan.of(*layers, {"rounds": base.longest})
 
-    def title_of(self, case: Case) -> str:
-        """What to call a case."""
-        return case.title or find(case.name).title
-
 
 def _refuse_decided(change: Mapping[str, Any]) -> None:
     """Refuse what every case or setting would override, or what would make its title untrue."""
@@ -207,6 +202,7 @@ def algorithms(*names: str) -> list[Case]:
         Case(
             kind.name,
             {"algorithm": kind.name},
+            kind.title,
             group=kind.group,
             long=kind.carries_claim,
             one_net=kind.pools,

@@ -5,89 +5,17 @@ know and in how many windows they have. Nothing is trained. Simulated rooms are 
 description, so that the largest need not be made for a figure of them.
 """
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-
-from fedapa.errors import DataError
 from fedapa.report.captions import source_text
 from fedapa.report.tables.table import Table
-from fedapa.stores.simulated_rooms import Preset
-from fedapa.stores.store import Store
-from fedapa.windows.labels import Label, sorted_labels
-from fedapa.windows.recipe import Recipe
-from fedapa.windows.stream import window_starts
+from fedapa.stores.distribution import Distribution
 
-__all__ = ["Distribution", "distribution", "distribution_table", "planned"]
+__all__ = ["distribution_caption", "distribution_table"]
 
 
-@dataclass(frozen=True)
-class Distribution:
-    """Windows by room and label."""
-
-    source: str
-    """What the data is called: a file or a preset."""
-    window: int | None
-    """Packets of a window; none where features were cut by whoever published them."""
-    synthetic: bool
-    windows: dict[str, dict[Label, int]]
-    """For each room the windows of each label that occurs, sorted."""
-
-    @property
-    def caption(self) -> str:
-        """What was counted, in words."""
-        cut = f"windows of {self.window} packets" if self.window else "feature vectors"
-        return f"{source_text(self.source, synthetic=self.synthetic)} · {cut}"
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        """All labels that occur anywhere."""
-        return sorted_labels(label for counts in self.windows.values() for label in counts)
-
-
-def distribution(
-    path: Path,
-    *,
-    window: int | None = None,
-    stride: int | None = None,
-    rooms: Sequence[str] | None = None,
-) -> Distribution:
-    """Count the windows that fit into each recording of a store; no packet is read.
-
-    Args:
-        path: the store.
-        window: packets of a window; the store's own recommendation if left out.
-        stride: packets from one window to the next; a window's length if left out.
-        rooms: those to count in; all if left out.
-    """
-    with Store(path) as store:
-        recordings = {room: store.recordings(room) for room in rooms or store.rooms}
-        features = all(one.is_features for held in recordings.values() for one in held)
-        length = None if features else window or store.window
-        if length is None and not features:
-            raise DataError(f"{path}: does not say how long its windows are; give a window length")
-        cut = Recipe(window=length or 1, stride=stride)
-        windows: dict[str, dict[Label, int]] = {}
-        for room, held in recordings.items():
-            counts: Counter[Label] = Counter()
-            for one in held:
-                rows = one.shape[0]
-                counts[one.label] += rows if one.is_features else len(window_starts(rows, cut))
-            windows[room] = {label: counts[label] for label in sorted_labels(counts)}
-        return Distribution(path.name, length, store.synthetic, windows)
-
-
-def planned(preset: Preset) -> Distribution:
-    """What the simulated rooms of a preset hold, or will hold once they are made."""
-    windows: dict[str, dict[Label, int]] = {
-        place.scene.room.name: {
-            count: place.days * place.recordings * place.windows_of(count)
-            for count in sorted(place.counts)
-        }
-        for place in sorted(preset.places, key=lambda place: place.scene.room.name)
-    }
-    return Distribution(f"simulated rooms '{preset.name}'", preset.window, True, windows)
+def distribution_caption(found: Distribution) -> str:
+    """What was counted, in words."""
+    cut = f"windows of {found.window} packets" if found.window else "feature vectors"
+    return f"{source_text(found.source, synthetic=found.synthetic)} · {cut}"
 
 
 def distribution_table(found: Distribution) -> Table:
@@ -101,5 +29,5 @@ def distribution_table(found: Distribution) -> Table:
         f"Windows by room and {'class' if categories else 'number of people'}",
         ["Room", *map(str, found.labels), "All"],
         rows,
-        note=found.caption,
+        note=distribution_caption(found),
     )

@@ -15,7 +15,7 @@ from fedapa.evaluation.verdict import verdict
 from fedapa.experiments.architectures import architectures, layer_table
 from fedapa.experiments.conduct import Conducted, conduct, holds_features, refuse_results
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
-from fedapa.experiments.fig4 import distribution, distribution_table, planned
+from fedapa.experiments.fig4 import distribution_caption, distribution_table
 from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
@@ -28,6 +28,7 @@ from fedapa.report.page import Report, write_index, write_report
 from fedapa.report.style import save
 from fedapa.report.tables.comparison import horizons, overall
 from fedapa.report.tables.table import Table
+from fedapa.stores.distribution import distribution, planned
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.simulated_rooms import preset_of
 from fedapa.stores.store import Store
@@ -212,7 +213,7 @@ def fig4(base: Base, out: Path, *, file: Path | None = None) -> Reproduced:
         with Store(path) as store:
             rooms = data.rooms_of(store)
         found = distribution(path, window=data.window, stride=data.stride, rooms=rooms)
-    figure = distribution_figure(found.windows, found.labels, found.caption)
+    figure = distribution_figure(found.windows, found.labels, distribution_caption(found))
     values = {
         "data": data_kind(found.synthetic),
         "source": found.source,

@@ -116,8 +116,16 @@ class Report:
                 self.written.add(f"{file}.{ending}")
 
     def page(self, path: Path) -> Path:
-        """Write the page alone."""
-        write_text(path, _frame(self.title, self.parts))
+        """Write the page alone; its parts stand between ``<main>`` and ``</main>``."""
+        css = (resources.files(__package__) / "page.css").read_text().strip()
+        body = "\n".join(self.parts)
+        write_text(
+            path,
+            "<!doctype html>\n"
+            f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<style>{css}</style></head><body><main>\n{body}\n</main></body></html>\n",
+        )
         return path
 
     def finish(self, folder: Path) -> Path:
@@ -130,21 +138,6 @@ class Report:
         return page
 
 
-def _frame(title: str, parts: Sequence[str]) -> str:
-    """A whole page from its parts, which stand between ``<main>`` and ``</main>``."""
-    body = "\n".join(parts)
-    return (
-        "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_css()}</style></head><body><main>\n{body}\n</main></body></html>\n"
-    )
-
-
-def _css() -> str:
-    return (resources.files(__package__) / "page.css").read_text().strip()
-
-
 def _file_name(text: str) -> str:
     """Letters, digits and dashes only."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
@@ -154,11 +147,7 @@ def _file_name(text: str) -> str:
 
 
 def write_report(
-    folder: Path,
-    results: Results,
-    runs: Runs,
-    *,
-    published: Mapping[str, Any] | None = None,
+    folder: Path, results: Results, runs: Runs, *, published: Mapping[str, Any] | None = None
 ) -> Path:
     """Write everything about an experiment into ``folder``; the page's path.
 
@@ -170,7 +159,7 @@ def write_report(
         published: the paper's figures: setting name → row name → {accuracy, macro_f1, mae}.
     """
     report = Report(results.title, folder)
-    _fill(report, results, runs, published=published or {})
+    _fill(report, results, runs, published or {})
     return report.finish(folder)
 
 
@@ -178,8 +167,7 @@ def write_run_page(path: Path, runs: Sequence[Run], *, title: str) -> Results:
     """Write the page of finished runs that share their data and seed; their results."""
     results, named = results_of(runs, title=title)
     report = Report(title)
-    # Maps need the runs' data again, which may be long gone; all runs are shown room by room.
-    _fill(report, results, named, published={}, maps=False, most=len(runs))
+    _fill(report, results, named, {})
     report.page(path)
     return results
 
@@ -206,23 +194,15 @@ def write_index(folder: Path, pages: Mapping[str, tuple[str, Path]]) -> Path:
 # ---- what is said -------------------------------------------------------------------------------
 
 
-def _fill(
-    report: Report,
-    results: Results,
-    runs: Runs,
-    *,
-    published: Mapping[str, Any],
-    maps: bool = True,
-    most: int = _MOST,
-) -> None:
-    """Everything about results; maps need the runs' data again, ``most`` rows have their rooms."""
+def _fill(report: Report, results: Results, runs: Runs, published: Mapping[str, Any]) -> None:
+    """Everything about results."""
     report.say(_about(results), note=True)
     if results.synthetic:
         report.simulated()
     report.points(results.notes)
     if not results.parameter:
         report.table("settings", comparison.in_paper_layout(results))
-    parts = [_Part(report, setting, runs, most) for setting in results.settings]
+    parts = [_Part(report, setting, runs) for setting in results.settings]
     for part in parts:
         report.heading(2, part.setting.title)
         if part.setting.lines:
@@ -230,7 +210,7 @@ def _fill(
         else:
             part.comparison()
             part.rooms()
-            if maps:
+            if report.folder is not None:  # of lone runs the data may be long gone
                 part.maps()
         part.published(published.get(part.setting.name, {}))
     report.heading(2, "How this was made")
@@ -269,7 +249,6 @@ class _Part:
     report: Report
     setting: Setting
     runs: Runs
-    most: int
 
     def table(self, name: str, table: Table | None) -> None:
         self.report.table(f"{self.setting.name}-{name}", table)
@@ -289,14 +268,15 @@ class _Part:
 
     @cached_property
     def featured(self) -> list[str]:
-        """A few rows, those that matter first, in the order of the tables."""
+        """A few rows, those that matter first, in the order of the tables; of lone runs all."""
+        most = len(self.runs) if self.report.folder is None else _MOST
         able = [
             row.name
             for row in self.setting.ordered
             if row.group != "blind" and row.metrics(self.setting.rounds, "accuracy") is not None
         ]
         wanted = [name for name in able if name in self.claiming]
-        chosen = list(dict.fromkeys([*wanted, *able]))[: self.most]
+        chosen = list(dict.fromkeys([*wanted, *able]))[:most]
         return [name for name in able if name in chosen]
 
     def runs_of(self, names: Sequence[str]) -> dict[str, list[Run]]:

@@ -10,17 +10,9 @@ from fedapa.errors import PlanError, RunError
 from fedapa.evaluation.outcomes import BLIND, blind_row, outcome_of
 from fedapa.evaluation.record import alternatives_in
 from fedapa.evaluation.results import REFERENCE, Outcome, Results, Row, Setting, horizons_of
-from fedapa.federation.plan import Plan
 from fedapa.federation.run import Run
 
-__all__ = [
-    "Runs",
-    "load_runs",
-    "results_of",
-    "scored_rounds",
-    "setting_of",
-    "titles",
-]
+__all__ = ["Runs", "load_runs", "results_of", "setting_of", "titles"]
 
 Runs = Mapping[tuple[str, str, int], Run]
 """Finished runs by (setting name, row name, seed)."""
@@ -134,7 +126,8 @@ def _rows(row: Row, runs: Sequence[Run], horizons: Sequence[int], below: Path | 
     """The row of some runs, and one for each alternative that was scored in every round."""
     outcomes: dict[str, list[Outcome]] = {}
     for run in runs:
-        scored = scored_rounds(run.plan)
+        # Where another net is scored in between, as with fine-tuned copies: what counts.
+        scored = run.plan.build().scored_rounds(run.plan.rounds)
         made = (run.environment, *run.environment.get("resumed", []))
         # A fine-tuned copy's alternative is the merged one, which FedAvg's row shows.
         alternatives = alternatives_in(run.records) if scored is None else []
@@ -160,8 +153,3 @@ def _rows(row: Row, runs: Sequence[Run], horizons: Sequence[int], below: Path | 
         for alternative, by_seed in outcomes.items()
         if len(by_seed) == len(runs)
     ]
-
-
-def scored_rounds(plan: Plan) -> Sequence[int] | None:
-    """Where another net is scored in between, as with fine-tuned copies: the rounds that count."""
-    return plan.build().scored_rounds(plan.rounds)
