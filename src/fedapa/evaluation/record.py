@@ -27,7 +27,9 @@ __all__ = [
     "alternatives_in",
     "average",
     "between_rooms",
+    "by_room",
     "dump",
+    "entropies",
     "over_rooms",
     "scored_rounds",
     "scores_of_alternative",
@@ -107,6 +109,33 @@ def between_rooms(
     matrix = np.full((len(rooms), len(rooms)), np.nan)
     matrix[np.ix_(place, place)] = record["server"][name]
     return matrix
+
+
+def by_room(
+    records: Sequence[Mapping[str, Any]], name: str, rooms: Sequence[str]
+) -> npt.NDArray[np.float64]:
+    """[T, N], what records tell of ``name`` in each room; NaN where one was not there."""
+    return np.asarray(
+        [[record["rooms"].get(room, {}).get(name, np.nan) for room in rooms] for record in records],
+        np.float64,
+    )
+
+
+def entropies(
+    records: Sequence[Mapping[str, Any]], rooms: Sequence[str]
+) -> npt.NDArray[np.float64]:
+    """[T, N], how evenly each room takes of the others, in records that hold weights.
+
+    As recorded, class by class; of the mean weights where an algorithm records none.
+    """
+    recorded = by_room(records, "entropy", rooms)
+    if not np.isnan(recorded).all():
+        return recorded
+    weights = np.asarray([between_rooms(record, "weights", rooms) for record in records])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = np.where(weights > 0, -weights * np.log(weights), 0.0)
+    absent = np.isnan(weights).all(axis=2)  # (T, N)
+    return np.where(absent, np.nan, parts.sum(axis=2))
 
 
 def over_rooms(

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-from fedapa.evaluation.record import LAST
+from fedapa.evaluation.record import LAST, by_room
 from fedapa.evaluation.results import Row, Setting, running_mean
 from fedapa.federation.run import Run
 from fedapa.report.captions import caption, data_text
@@ -152,15 +152,9 @@ def room_curves(runs: Mapping[str, tuple[str, Sequence[Run]]], about: str) -> Fi
         for axes, room in zip(grid.flat, rooms, strict=False):
             for name, (title, found) in runs.items():
                 length = min(len(run.records) for run in found)
+                # A room that was absent has no score: its curve has a gap there.
                 values = 100 * np.asarray(
-                    [
-                        # A room that was absent has no score: its curve has a gap there.
-                        [
-                            record["rooms"].get(room, {}).get("accuracy", np.nan)
-                            for record in run.records[:length]
-                        ]
-                        for run in found
-                    ]
+                    [by_room(run.records[:length], "accuracy", [room])[:, 0] for run in found]
                 )
                 style = {**look(looks[name]), "markevery": max(1, length // 4), "lw": 1.1}
                 axes.plot(range(1, length + 1), values.mean(axis=0), label=title, **style)

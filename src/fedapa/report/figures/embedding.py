@@ -6,7 +6,6 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
@@ -17,6 +16,7 @@ from fedapa.evaluation.embedding import Embedding, embed
 from fedapa.federation.participant import introduce
 from fedapa.federation.prepare import describe
 from fedapa.federation.run import Run
+from fedapa.learning.tree import load_weights
 from fedapa.models.model import Model
 from fedapa.report.figures.rooms import class_names, natural_order
 from fedapa.report.style import MARKERS, SMALL, drawn, legend_label, shortened
@@ -38,8 +38,7 @@ def _net(run: Run, room: Room) -> Model:
     path = run.folder / "models" / f"{room.name}.safetensors"
     model = room.build()
     try:
-        weights = read_weights(path)
-        model.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+        load_weights(model, read_weights(path))
     except (DataError, RuntimeError) as error:
         raise RunError(f"{path}: is not the net of room '{room.name}' ({error})") from error
     return model

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedapa.evaluation.record import between_rooms
+from fedapa.evaluation.record import between_rooms, entropies
 from fedapa.evaluation.results import Setting
 from fedapa.federation.run import Run
 from fedapa.report.captions import caption, data_text
@@ -97,8 +97,8 @@ def room_bars(setting: Setting, chosen: Sequence[str]) -> Figure:
 def _room_floors(axes: Axes, setting: Setting, rooms: Sequence[str]) -> None:
     """What a constant answer reaches in each room."""
     blind = setting.row("constant")
-    for number, room in enumerate(rooms if blind is not None else ()):
-        floor = blind.room(setting.rounds, room, "accuracy") if blind is not None else None
+    for number, room in enumerate(rooms):
+        floor = None if blind is None else blind.room(setting.rounds, room, "accuracy")
         if blind is not None and floor is not None:
             axes.plot(
                 [number - 0.46, number + 0.46],
@@ -235,7 +235,7 @@ def weights_over_time(run: Run, about: str = "") -> Figure | None:
         panels = lower.subplots(1, 2)
         for axes, values, label, even in (
             (panels[0], own, "self-weight", 1 / len(rooms)),
-            (panels[1], _entropy(weighed, names, matrices), "entropy (nats)", math.log(len(rooms))),
+            (panels[1], entropies(weighed, names), "entropy (nats)", math.log(len(rooms))),
         ):
             every = max(1, len(rounds) // 5)
             for number, room in enumerate(rooms):
@@ -255,19 +255,3 @@ def weights_over_time(run: Run, about: str = "") -> Figure | None:
             handles, labels, loc="outside lower center", ncols=min(4, len(labels)), handlelength=3
         )
         return figure
-
-
-def _entropy(
-    records: Sequence[Mapping[str, Any]], rooms: Sequence[str], matrices: _Floats
-) -> _Floats:
-    """[T, N] as recorded, class by class; of the mean weights where an algorithm records none."""
-    recorded = [
-        [record["rooms"].get(room, {}).get("entropy", np.nan) for room in rooms]
-        for record in records
-    ]
-    if not np.isnan(recorded).all():
-        return np.asarray(recorded, np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = np.where(matrices > 0, -matrices * np.log(matrices), 0.0)
-    absent = np.isnan(matrices).all(axis=2)  # (T, N)
-    return np.where(absent, np.nan, parts.sum(axis=2))

@@ -3,17 +3,20 @@
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedapa.evaluation.results import REFERENCE, Results, Row, Setting
+from fedapa.evaluation.results import REFERENCE, Results, Row, Setting, spread
 from fedapa.report.captions import caption
 from fedapa.report.figures.curves import ACCURACY
 from fedapa.report.style import DASHES, PALETTE, SMALL, STRETCH, WIDTH, drawn, look
 from fedapa.report.tables.comparison import value_text
 
 __all__ = ["is_default", "sweep"]
+
+_Floats = npt.NDArray[np.float64]
 
 
 def is_default(row: Row) -> bool:
@@ -45,11 +48,15 @@ def sweep(results: Results, setting: Setting) -> Figure:
     with drawn(height, said, width=width) as figure:
         grid = figure.subplots(1, len(shown), squeeze=False)[0]
         for axes, metric in zip(grid, shown, strict=True):
+            figures = _figures(setting.rows, at, metric)
             for number, (group, line) in enumerate(lines.items()):
-                _line(axes, line, where, at, metric, number, label=group if several else None)
-            if not several:
-                _seeds(axes, rows, where, at, metric)
-            _controls(axes, setting, at, metric)
+                told = [(where[row.name], figures[row.name]) for row in line if row.name in figures]
+                told.sort(key=lambda point: point[0])
+                _line(axes, told, number, group if several else "")
+            for row in rows:
+                if not several and row.name in figures:
+                    _seeds(axes, where[row.name], figures[row.name], default=is_default(row))
+            _controls(axes, setting.rows, figures, metric)
             if several:
                 ticks = sorted({float(row.value or 0) for row in rows})
                 axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -74,30 +81,20 @@ def _on_a_scale(lines: dict[str, list[Row]]) -> dict[str, float]:
     }
 
 
-def _scale(metric: str) -> int:
-    return 1 if metric == "mae" else 100
+def _figures(rows: Sequence[Row], at: int, metric: str) -> dict[str, _Floats]:
+    """Row name → one figure per seed, in percent or in people, of rows that have any."""
+    scale = 1 if metric == "mae" else 100
+    found = {row.name: row.metrics(at, metric) for row in rows}
+    return {name: scale * np.asarray(values) for name, values in found.items() if values}
 
 
-def _line(
-    axes: Axes,
-    rows: Sequence[Row],
-    where: dict[str, float],
-    at: int,
-    metric: str,
-    number: int,
-    *,
-    label: str | None,
-) -> None:
+def _line(axes: Axes, points: Sequence[tuple[float, _Floats]], number: int, label: str) -> None:
     """A line through means with whiskers."""
-    points = [
-        (where[row.name], _scale(metric) * np.asarray(values, np.float64))
-        for row in sorted(rows, key=lambda row: where[row.name])
-        if (values := row.metrics(at, metric))
-    ]
+    spreads = [spread(figures.tolist()) for _, figures in points]
     axes.errorbar(
         [place for place, _ in points],
-        [float(values.mean()) for _, values in points],
-        [float(values.std(ddof=1)) if len(values) > 1 else 0.0 for _, values in points],
+        [one.mean for one in spreads],
+        [one.deviation or 0.0 for one in spreads],
         capsize=3,
         lw=1.2,
         label=label,
@@ -105,28 +102,22 @@ def _line(
     )
 
 
-def _seeds(axes: Axes, rows: Sequence[Row], where: dict[str, float], at: int, metric: str) -> None:
+def _seeds(axes: Axes, place: float, figures: _Floats, *, default: bool) -> None:
     """Every seed as a dot beside its mean, and a ring around the default's mean."""
-    for row in rows:
-        values = row.metrics(at, metric)
-        if not values:
-            continue
-        dots, place = _scale(metric) * np.asarray(values), where[row.name]
-        axes.plot([place + 0.13] * len(dots), dots, "o", ms=2.5, color="#444444")
-        if is_default(row):
-            axes.plot(place, dots.mean(), "o", ms=12, mfc="none", mec=PALETTE[1], mew=1.5)
+    axes.plot([place + 0.13] * len(figures), figures, "o", ms=2.5, color="#444444")
+    if default:
+        axes.plot(place, figures.mean(), "o", ms=12, mfc="none", mec=PALETTE[1], mew=1.5)
 
 
-def _controls(axes: Axes, setting: Setting, at: int, metric: str) -> None:
+def _controls(axes: Axes, rows: Sequence[Row], figures: dict[str, _Floats], metric: str) -> None:
     """Rows without a value: what was not swept, as a line across; far from all points in words."""
     low, high = axes.get_ylim()
     spare = STRETCH * (high - low)
     told: dict[str, list[str]] = {"above": [], "below": []}
-    for number, row in enumerate(row for row in setting.rows if row.value is None):
-        values = row.metrics(at, metric)
-        if values is None:
+    for number, row in enumerate(row for row in rows if row.value is None):
+        if row.name not in figures:
             continue
-        level = _scale(metric) * float(np.mean(values))
+        level = float(figures[row.name].mean())
         if low - spare <= level <= high + spare:
             dash = DASHES[1 + number % (len(DASHES) - 1)]
             axes.axhline(level, color="#555555", lw=0.9, ls=dash, label=row.title)

@@ -73,30 +73,26 @@ def value_text(value: float | str | None) -> str:
     return _NONE if value is None else value if isinstance(value, str) else f"{value:g}"
 
 
-def _in_unit(metric: str) -> tuple[int, int]:
-    """Scale and digits: people, or percent."""
-    return (1, 2) if metric == "mae" else (100, 1)
+def _number(value: float, metric: str, sign: str = "") -> str:
+    """A figure as tables print it, in people or in percent; ``sign`` "+" is for differences."""
+    text = f"{value:{sign}.2f}" if metric == "mae" else f"{100 * value:{sign}.1f}"
+    return text.replace("-", "−")
 
 
-def _cell(row: Row | None, horizon: int, metric: str) -> str:
+def _cell(values: Sequence[float] | None, metric: str) -> str:
     """Mean ± standard deviation over seeds; the mean alone where there is one."""
-    values = None if row is None else row.metrics(horizon, metric)
-    return _NONE if values is None else _plus_minus(values, metric)
-
-
-def _plus_minus(values: Sequence[float], metric: str) -> str:
-    scale, digits = _in_unit(metric)
+    if values is None:
+        return _NONE
     over_seeds = spread(values)
-    text = f"{scale * over_seeds.mean:.{digits}f}"
+    mean = _number(over_seeds.mean, metric)
     if over_seeds.deviation is None:
-        return text
-    return f"{text} ± {scale * over_seeds.deviation:.{digits}f}"
+        return mean
+    return f"{mean} ± {_number(over_seeds.deviation, metric)}"
 
 
 def _over_rooms(row: Row, horizon: int, metric: str) -> str:
     """The standard deviation over rooms of a row with one seed."""
-    scale, digits = _in_unit(metric)
-    return f"± {scale * row.outcomes[0].at[str(horizon)]['std'][metric]:.{digits}f}"
+    return f"± {_number(row.outcomes[0].at[str(horizon)]['std'][metric], metric)}"
 
 
 def _over_seeds(setting: Setting) -> str:
@@ -133,10 +129,11 @@ def _improving(setting: Setting) -> str:
         return ""
     rounds = min(outcome.rounds for outcome in local.outcomes)
     verdict = "has stopped improving" if rise < STANDSTILL else "is still improving"
+    risen, least = (_number(points, "accuracy", "+") for points in (rise, STANDSTILL))
     return (
-        f"{local.title} {verdict}: {100 * rise:+.1f} points from the third to the last quarter of "
-        f"its {rounds} rounds (below {100 * STANDSTILL:+.1f} it counts as stopped)"
-    ).replace("-", "−")
+        f"{local.title} {verdict}: {risen} points from the third to the last quarter of its "
+        f"{rounds} rounds (below {least} it counts as stopped)"
+    )
 
 
 # ---- the tables ---------------------------------------------------------------------------------
@@ -158,7 +155,10 @@ def overall(setting: Setting, horizon: int | None = None, *, parameter: str = ""
     def columns(metric: str, row: Row | None) -> list[str]:
         if row is None:
             return [HEADINGS[metric], *(["±"] if one_seed else [])]
-        return [_cell(row, at, metric), *([_over_rooms(row, at, metric)] if one_seed else [])]
+        return [
+            _cell(row.metrics(at, metric), metric),
+            *([_over_rooms(row, at, metric)] if one_seed else []),
+        ]
 
     def line(first: str, value: str, row: Row | None, last: str) -> list[str]:
         cells = [cell for metric in metrics_of(setting) for cell in columns(metric, row)]
@@ -186,30 +186,24 @@ def in_paper_layout(results: Results) -> Table | None:
     settings = results.settings
     if len(settings) < 2:
         return None
-    titles = {row.name: row for setting in settings for row in setting.rows}
-    order = Setting("", "", 0, [], list(titles.values()), {}).ordered
-    metrics = [metrics_of(setting, _SHORT) for setting in settings]
-    columns = [
-        (setting, metric)
-        for setting, shown in zip(settings, metrics, strict=True)
-        for metric in shown
-    ]
+    rows = {row.name: row for setting in settings for row in setting.rows}
+    order = Setting("", "", 0, [], list(rows.values()), {}).ordered
+    columns = [(one, metric) for one in settings for metric in metrics_of(one, _SHORT)]
+
+    def cell(name: str, setting: Setting, metric: str) -> str:
+        row = setting.row(name)
+        return _cell(None if row is None else row.metrics(setting.rounds, metric), metric)
+
     return Table(
         title=results.title,
         headings=["Method", *(_SHORT[metric] for _, metric in columns)],
-        rows=[
-            [row.title, *(_cell(one.row(row.name), one.rounds, metric) for one, metric in columns)]
-            for row in order
-        ],
+        rows=[[row.title, *(cell(row.name, *column) for column in columns)] for row in order],
         note=_sentences(
             _over_seeds(settings[0]),
             *(f"{setting.title}: {caption(setting, setting.rounds)}" for setting in settings),
         ),
         breaks=_breaks(order),
-        spans=[
-            ("", 1),
-            *((one.title, len(shown)) for one, shown in zip(settings, metrics, strict=True)),
-        ],
+        spans=[("", 1), *((one.title, len(metrics_of(one, _SHORT))) for one in settings)],
     )
 
 
@@ -219,7 +213,10 @@ def horizons(setting: Setting) -> Table:
         title=f"{setting.title}, accuracy (%) after so many rounds",
         headings=["Method", *map(setting.horizon_label, setting.horizons)],
         rows=[
-            [row.title, *(_cell(row, horizon, "accuracy") for horizon in setting.horizons)]
+            [
+                row.title,
+                *(_cell(row.metrics(at, "accuracy"), "accuracy") for at in setting.horizons),
+            ]
             for row in setting.ordered
         ],
         note=_sentences(
@@ -277,16 +274,11 @@ def differences(
 
 
 def _difference(difference: Paired, metric: str) -> str:
-    scale, digits = _in_unit(metric)
-
-    def signed(value: float) -> str:
-        return f"{scale * value:+.{digits}f}".replace("-", "−")
-
+    mean = _number(difference.mean, metric, "+")
     if difference.low is None or difference.high is None:
-        return signed(difference.mean)
-    mark = " *" if difference.is_clear else ""
-    interval = f"[{signed(difference.low)}, {signed(difference.high)}]"
-    return f"{signed(difference.mean)} {interval}{mark}"
+        return mean
+    low, high = (_number(end, metric, "+") for end in (difference.low, difference.high))
+    return f"{mean} [{low}, {high}]{' *' if difference.is_clear else ''}"
 
 
 def _reading(seeds: int, compared: int, *, led: bool) -> list[str]:
@@ -315,10 +307,6 @@ def rooms(setting: Setting, names: Sequence[str]) -> Table:
     several = len(setting.seeds) > 1
     whose = f" are those of seed {min(setting.seeds, default=0)}: another seed splits otherwise"
 
-    def cell(row: Row, room: str, metric: str) -> str:
-        values = row.room(at, room, metric)
-        return _NONE if values is None else _plus_minus(values, metric)
-
     return Table(
         title=f"{setting.title}, room by room after {setting.horizon_label(at)} rounds",
         headings=[
@@ -328,7 +316,7 @@ def rooms(setting: Setting, names: Sequence[str]) -> Table:
         rows=[
             [
                 *(room, about["architecture"], str(about["train"]), str(about["test"])),
-                *(cell(row, room, metric) for row in shown for metric in metrics),
+                *(_cell(row.room(at, room, metric), metric) for row in shown for metric in metrics),
             ]
             for room, about in sorted(setting.data["rooms"].items())
         ],
