@@ -5,14 +5,14 @@ mean absolute error |argmax − y| in people and the share within one person. Ca
 distance: those two are then absent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from fedapa.windows.labels import Label
 
-__all__ = ["METRICS", "blind_scores", "confusion", "score"]
+__all__ = ["METRICS", "blind_scores", "class_shares", "confusion", "score"]
 
 METRICS = ("accuracy", "macro_f1", "mae", "within_one")
 """In the order in which tables show them; the last two only for counts."""
@@ -26,6 +26,13 @@ def confusion(
     """[C, C] counts of windows by (true class, predicted class)."""
     pairs = np.bincount(truth * classes + guess, minlength=classes * classes)
     return pairs.reshape(classes, classes).astype(np.int64)
+
+
+def class_shares(matrices: Iterable[Sequence[Sequence[int]]]) -> _Matrix:
+    """[C, C], confusion matrices together, each row as shares; NaN where a class has no window."""
+    counted = np.sum([np.asarray(matrix) for matrix in matrices], axis=0)
+    whole = counted.sum(axis=1, keepdims=True)
+    return np.where(whole > 0, counted / np.maximum(whole, 1), np.nan)
 
 
 def score(matrix: npt.NDArray[np.int64] | _Matrix, classes: Sequence[Label]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from fedapa.errors import RunError
@@ -160,6 +161,17 @@ class Row:
         """Accuracy over rounds, one curve per seed, of those that have one."""
         every = [outcome.curve.get("accuracy", ()) for outcome in self.outcomes]
         return [curve for curve in every if len(curve)]
+
+    def band(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """The mean of five-round accuracies over seeds, round by round, and their deviation.
+
+        Over rooms where there is one seed: none where that was not kept.
+        """
+        length = min(map(len, self.curves()))
+        values = np.asarray([running_mean(curve[:length]) for curve in self.curves()])
+        if len(values) > 1:
+            return values.mean(axis=0), values.std(axis=0, ddof=1)
+        return values[0], np.asarray(running_mean(self.outcomes[0].over_rooms))
 
     def metrics(self, horizon: int, metric: str) -> list[float] | None:
         """One figure a seed; none where a run is shorter or the metric does not exist."""

@@ -154,16 +154,17 @@ class Experiment:
 
     def _for_features(self) -> "Experiment":
         """This experiment with the MLP, without what needs BatchNorm: the MLP has none."""
-
-        def cases(plan: Plan) -> Sequence[Case]:
-            return [case for case in self.cases(plan) if not case.needs_batch_norm]
-
         said = [
             f"{case.title} is left out: the MLP has no BatchNorm that a room could keep."
             for case in self.cases(Base().plan)
             if case.needs_batch_norm
         ]
-        return replace(self, settings=(FEATURES,), cases=cases, notes=(*self.notes, *said))
+        return replace(
+            self,
+            settings=(FEATURES,),
+            cases=lambda plan: [case for case in self.cases(plan) if not case.needs_batch_norm],
+            notes=(*self.notes, *said),
+        )
 
     def plan(self, base: Base, nets: Nets, case: Case, seed: int) -> Plan:
         """The plan of one run."""

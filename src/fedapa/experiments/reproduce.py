@@ -21,6 +21,7 @@ from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION,
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
 from fedapa.experiments.table3 import communication, communication_table
 from fedapa.experiments.windows import WINDOWS
+from fedapa.federation.prepare import store_of
 from fedapa.files import write_text
 from fedapa.processes import Progress, Show, unseen
 from fedapa.report.figures.data import distribution_figure
@@ -29,7 +30,6 @@ from fedapa.report.style import save
 from fedapa.report.tables.comparison import horizons, overall
 from fedapa.report.tables.table import Table
 from fedapa.stores.distribution import distribution, planned
-from fedapa.stores.simulated import simulated_store
 from fedapa.stores.simulated_rooms import preset_of
 from fedapa.stores.store import Store
 
@@ -206,10 +206,7 @@ def fig4(base: Base, out: Path, *, file: Path | None = None) -> Reproduced:
     if base.file is None and as_planned and data.only is None and data.without is None:
         found = planned(preset_of(data.simulated))
     else:
-        if base.file is None:
-            path = simulated_store(data.simulated, data.simulated_seed)
-        else:
-            path = Path(base.file)
+        path = store_of(base.plan)
         with Store(path) as store:
             rooms = data.rooms_of(store)
         found = distribution(path, window=data.window, stride=data.stride, rooms=rooms)

@@ -70,7 +70,7 @@ def cut_windows(
 
     Where the plan deals windows anew (``data.partition``), all rooms must be in one place.
     """
-    store = _store_of(plan, show, workers)
+    store = store_of(plan, show, workers)
     with Store(store) as opened:
         recommended = opened.window
         chosen = plan.data.rooms_of(opened)
@@ -276,7 +276,8 @@ def in_process(
     return InProcess(plan.build(), prepared, folder=folder, workers=workers)
 
 
-def _store_of(plan: Plan, show: Show, workers: int | None) -> Path:
+def store_of(plan: Plan, show: Show = unseen, workers: int | None = 0) -> Path:
+    """The store of a plan's data; simulated rooms are made where they are not there yet."""
     if plan.data.file is not None:
         return Path(plan.data.file)
     return simulated_store(

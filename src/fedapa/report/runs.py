@@ -45,22 +45,14 @@ def results_of(runs: Sequence[Run], *, title: str) -> tuple[Results, Runs]:
     for run in runs[1:]:
         _check_comparable(runs[0], run)
     plan = runs[0].plan
-    setting = setting_of(
-        Setting(
-            "runs",
-            f"Runs with seed {plan.seed}",
-            plan.rounds,
-            horizons_of(plan.rounds),
-            [],
-            {},
-            reference=REFERENCE if REFERENCE in named else next(iter(named)),
-        ),
-        [
-            (Row(name, called, "paper", []), [run])
-            for (name, run), called in zip(named.items(), titles(runs), strict=True)
-        ],
-    )
-    results = Results("runs", title, "", [setting], [plan.seed], {})
+    reference = REFERENCE if REFERENCE in named else next(iter(named))
+    about, horizons = f"Runs with seed {plan.seed}", horizons_of(plan.rounds)
+    empty = Setting("runs", about, plan.rounds, horizons, [], {}, reference)
+    cases = [
+        (Row(name, called, "paper", []), [run])
+        for (name, run), called in zip(named.items(), titles(runs), strict=True)
+    ]
+    results = Results("runs", title, "", [setting_of(empty, cases)], [plan.seed], {})
     return results, {("runs", name, plan.seed): run for name, run in named.items()}
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from fedapa.evaluation.record import LAST, by_room
-from fedapa.evaluation.results import Row, Setting, running_mean
+from fedapa.evaluation.results import Row, Setting
 from fedapa.federation.run import Run
 from fedapa.report.captions import caption, data_text
 from fedapa.report.style import SMALL, STRETCH, WIDTH, drawn, look, places, shortened
@@ -81,18 +81,14 @@ def _curve(axes: Axes, row: Row, number: int, *, thick: bool) -> None:
         values = 100 * np.asarray([curve[:length] for curve in curves])[:, rounds - 1]
         axes.plot(rounds, values.mean(axis=0), **{**style, "linestyle": "none"}, zorder=3)
         return
-    values = 100 * np.asarray([running_mean(curve[:length]) for curve in curves])
     rounds = np.arange(1, length + 1)
-    mean = values.mean(axis=0)
+    mean, apart = (100 * values for values in row.band())
     every = max(1, length // 6)
     marked: Any = ((number * every) // 10, every)
     if axes.get_xscale() == "log":
         steps = np.geomspace(1, length, 7)[:-1] * length ** (number / 60)
         marked = sorted({int(step) - 1 for step in steps})
     axes.plot(rounds, mean, markevery=marked, **style, zorder=3)
-    apart = 100 * np.asarray(running_mean(row.outcomes[0].over_rooms))
-    if len(values) > 1:
-        apart = values.std(axis=0, ddof=1)
     if len(apart):
         axes.fill_between(
             rounds, mean - apart, mean + apart, color=style["color"], alpha=0.1, linewidth=0

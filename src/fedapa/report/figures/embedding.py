@@ -18,7 +18,7 @@ from fedapa.federation.prepare import describe
 from fedapa.federation.run import Run
 from fedapa.learning.tree import load_weights
 from fedapa.models.model import Model
-from fedapa.report.figures.rooms import class_names, natural_order
+from fedapa.report.figures.rooms import named_in_order, natural_order
 from fedapa.report.style import MARKERS, SMALL, drawn, legend_label, shortened
 from fedapa.rooms.model_file import read_weights
 from fedapa.rooms.room import Room
@@ -50,8 +50,7 @@ def embedding_map(panels: Sequence[Embedding], caption: str = "") -> Figure:
     Prototypes, where there are any, are larger and outlined.
     """
     first = panels[0]
-    order = natural_order(first.classes)
-    classes = class_names([first.classes[place] for place in order])
+    _, classes = named_in_order(first.classes)
     rooms = sorted({name for panel in panels for name in panel.rooms})
     colours = matplotlib.colormaps["viridis"].resampled(len(classes))
     scale = BoundaryNorm(np.arange(len(classes) + 1) - 0.5, len(classes))

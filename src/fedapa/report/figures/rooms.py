@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedapa.evaluation.metrics import class_shares
 from fedapa.evaluation.record import between_rooms, entropies
 from fedapa.evaluation.results import Setting
 from fedapa.federation.run import Run
@@ -28,8 +29,8 @@ from fedapa.report.style import (
 )
 
 __all__ = [
-    "class_names",
     "confusion_matrices",
+    "named_in_order",
     "natural_order",
     "room_bars",
     "weights_over_time",
@@ -123,10 +124,11 @@ def natural_order(classes: Sequence[Any]) -> list[int]:
     return sorted(range(len(classes)), key=natural)
 
 
-def class_names(classes: Sequence[Any]) -> list[str]:
-    """Classes as tick labels: categories keep their beginning."""
-    names = [str(label) for label in classes]
-    return [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
+def named_in_order(classes: Sequence[Any]) -> tuple[list[int], list[str]]:
+    """Classes in their natural order: places, and tick labels; categories keep their beginning."""
+    order = natural_order(classes)
+    names = [str(classes[place]) for place in order]
+    return order, [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
 
 
 def _matrix(axes: Axes, values: _Floats, highest: float, number: Callable[[float], str]) -> Any:
@@ -155,8 +157,7 @@ def confusion_matrices(runs: Mapping[str, Sequence[Run]], about: str = "") -> Fi
     ``about`` begins the caption. Classes that are numbers stand in the order of numbers.
     """
     first = next(iter(runs.values()))[0]
-    order = natural_order(first.data["classes"])
-    classes = class_names([first.data["classes"][place] for place in order])
+    order, classes = named_in_order(first.data["classes"])
     columns = min(3, len(runs))
     deep = math.ceil(len(runs) / columns)
     long = max(map(len, classes))
@@ -186,12 +187,9 @@ def confusion_matrices(runs: Mapping[str, Sequence[Run]], about: str = "") -> Fi
 def _confusion_matrix(
     axes: Axes, runs: Sequence[Run], order: Sequence[int], classes: Sequence[str]
 ) -> Any:
-    counted = np.sum(
-        [np.asarray(matrix) for run in runs for matrix in run.summary["confusion"].values()], axis=0
-    )[np.ix_(order, order)]
-    whole = counted.sum(axis=1, keepdims=True)
-    share = np.where(whole > 0, 100 * counted / np.maximum(whole, 1), np.nan)  # (C, C)
-    image = _matrix(axes, share, 100, lambda value: f"{value:.0f}")
+    shares = class_shares(matrix for run in runs for matrix in run.summary["confusion"].values())
+    ordered = 100 * shares[np.ix_(order, order)]  # (C, C)
+    image = _matrix(axes, ordered, 100, lambda value: f"{value:.0f}")
     upright = max(map(len, classes)) > 3
     ticks = range(0, len(classes), 1 if upright else max(1, math.ceil(len(classes) / 24)))
     names = [classes[tick] for tick in ticks]
