@@ -15,10 +15,7 @@ __all__ = ["architectures", "layer_table"]
 def architectures(sizes: Sizes) -> dict[str, dict[str, float]]:
     """Parameters and MFLOPs of each net."""
     return {
-        net: {
-            "parameters": count_parameters(model),
-            "mflops": flops(model, sizes.window) / 1e6,
-        }
+        net: {"parameters": count_parameters(model), "mflops": flops(model, sizes.window) / 1e6}
         for net in sizes.nets
         for model in [sizes.build(net)]
     }

@@ -18,17 +18,17 @@ __all__ = ["difficulty_table"]
 def difficulty_table(scores: Sequence[Score], source: str, *, synthetic: bool) -> Table:
     """Accuracy and error by room and on average, one pair of columns per split and model."""
     pairs = list(dict.fromkeys((score.split, score.model) for score in scores))
+
+    def mean(chosen: Sequence[Score], metric: str) -> float:
+        return float(np.mean([getattr(score, metric) for score in chosen]))
+
     rows = []
     for room in (*dict.fromkeys(score.room for score in scores), None):
         mine = [score for score in scores if room in (None, score.room)]
-        row = [room or "mean", f"{100 * np.mean([score.chance for score in mine]):.0f} %"]
+        row = [room or "mean", f"{100 * mean(mine, 'chance'):.0f} %"]
         for pair in pairs:
             cell = [score for score in mine if (score.split, score.model) == pair]
-            accuracy, error = (
-                np.mean([getattr(score, metric) for score in cell])
-                for metric in ("accuracy", "mae")
-            )
-            row.append(f"{100 * accuracy:.0f} % · {error:.1f}")
+            row.append(f"{100 * mean(cell, 'accuracy'):.0f} % · {mean(cell, 'mae'):.1f}")
         rows.append(row)
     return Table(
         "Simple models: accuracy · mean absolute error in people",

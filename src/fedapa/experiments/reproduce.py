@@ -217,10 +217,10 @@ def fig4(base: Base, out: Path, *, file: Path | None = None) -> Reproduced:
         "window": found.window,
         "windows": found.windows,
     }
-    if file is None:
-        return _written("fig4", [distribution_table(found)], values, out, figure=figure)
-    save(figure, file)
     table = distribution_table(found)
+    if file is None:
+        return _written("fig4", [table], values, out, figure=figure)
+    save(figure, file)
     return Reproduced("fig4", table.title, [table], file, {**values, "out": str(file)})
 
 

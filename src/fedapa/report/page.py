@@ -281,14 +281,11 @@ class _Part:
 
     def runs_of(self, names: Sequence[str]) -> dict[str, list[Run]]:
         """Row name → its runs, of rows that have any."""
-        found: dict[str, list[Run]] = {}
-        for name in names:
-            row = self.setting.row(name)
-            for outcome in [] if row is None else row.outcomes:
-                run = self.runs.get((self.setting.name, name, outcome.seed))
-                if run is not None:
-                    found.setdefault(name, []).append(run)
-        return found
+        found = {
+            name: [run for key, run in self.runs.items() if key[:2] == (self.setting.name, name)]
+            for name in names
+        }
+        return {name: runs for name, runs in found.items() if runs}
 
     def comparison(self) -> None:
         """A comparison of methods: the verdict, all figures, differences, curves."""

@@ -18,7 +18,7 @@ from fedapa.federation.prepare import describe
 from fedapa.federation.run import Run
 from fedapa.learning.tree import load_weights
 from fedapa.models.model import Model
-from fedapa.report.figures.rooms import named_in_order, natural_order
+from fedapa.report.figures.rooms import named_in_order
 from fedapa.report.style import MARKERS, SMALL, drawn, legend_label, shortened
 from fedapa.rooms.model_file import read_weights
 from fedapa.rooms.room import Room
@@ -87,7 +87,7 @@ def embedding_map(panels: Sequence[Embedding], caption: str = "") -> Figure:
 
 def _scatter(axes: Axes, panel: Embedding, rooms: Sequence[str], colours: dict[str, Any]) -> None:
     """Windows, and prototypes behind them, each room with its marker."""
-    rank = np.argsort(natural_order(panel.classes))
+    rank = np.argsort(named_in_order(panel.classes)[0])
     small: dict[str, Any] = {"s": 14, "linewidths": 0.2, "edgecolors": "white", "zorder": 3}
     large: dict[str, Any] = {"s": 52, "linewidths": 0.9, "edgecolors": "black", "zorder": 2}
     for number, room in enumerate(rooms):

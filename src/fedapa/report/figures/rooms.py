@@ -28,13 +28,7 @@ from fedapa.report.style import (
     shortened,
 )
 
-__all__ = [
-    "confusion_matrices",
-    "named_in_order",
-    "natural_order",
-    "room_bars",
-    "weights_over_time",
-]
+__all__ = ["confusion_matrices", "named_in_order", "room_bars", "weights_over_time"]
 
 _Floats = npt.NDArray[np.float64]
 _LONGEST = 16  # letters of a class on an axis
@@ -114,19 +108,17 @@ def _room_floors(axes: Axes, setting: Setting, rooms: Sequence[str]) -> None:
 # ---- matrices -----------------------------------------------------------------------------------
 
 
-def natural_order(classes: Sequence[Any]) -> list[int]:
-    """Places of classes, numbers by size and before words: 1, 2, 10 and not 1, 10, 2."""
+def named_in_order(classes: Sequence[Any]) -> tuple[list[int], list[str]]:
+    """Places of classes and their tick labels, numbers by size and before words: 1, 2, 10.
+
+    Categories keep their beginning.
+    """
 
     def natural(place: int) -> tuple[int, float, str]:
         label = str(classes[place])
         return (0, float(label), "") if label.isdecimal() else (1, 0.0, label)
 
-    return sorted(range(len(classes)), key=natural)
-
-
-def named_in_order(classes: Sequence[Any]) -> tuple[list[int], list[str]]:
-    """Classes in their natural order: places, and tick labels; categories keep their beginning."""
-    order = natural_order(classes)
+    order = sorted(range(len(classes)), key=natural)
     names = [str(classes[place]) for place in order]
     return order, [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
 

@@ -40,8 +40,9 @@ def sweep(results: Results, setting: Setting) -> Figure:
         else ", small dots are seeds"
         + (", the ring is the default" if any(map(is_default, rows)) else "")
     )
-    read = f"Mean over seeds ± one standard deviation{read}"
-    said = f"{setting.title}. {read}. {caption(setting, at)}"
+    said = (
+        f"{setting.title}. Mean over seeds ± one standard deviation{read}. {caption(setting, at)}"
+    )
     metrics = {"accuracy": ACCURACY, "mae": "mean absolute error (people)"}
     shown = list(metrics) if setting.counts_people else ["accuracy"]
     height, width = 3.0 if several else 2.7, WIDTH if setting.counts_people else 4.2
