@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedapa.evaluation.metrics import blind_scores, confusion, score
+from fedapa.evaluation.metrics import blind_scores, class_shares, confusion, score
 
 
 def test_a_small_confusion_by_hand() -> None:
@@ -42,3 +42,10 @@ def test_blind_predictors_by_hand() -> None:
 def test_the_constant_predictor_looks_at_train_only() -> None:
     blind = blind_scores(np.array([1, 1, 0]), np.array([0, 0, 0, 1]), [0, 1])
     assert blind["constant"]["accuracy"] == 0.25
+
+
+def test_shares_of_several_matrices_have_no_row_for_a_class_without_windows() -> None:
+    """Class 0 has 1 + 2 windows, of which 1 + 1 are right; class 1 has none."""
+    shares = class_shares([[[1, 0], [0, 0]], [[1, 1], [0, 0]]])
+    assert shares[0].tolist() == pytest.approx([2 / 3, 1 / 3])
+    assert np.isnan(shares[1]).all()

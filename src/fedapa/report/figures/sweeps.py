@@ -34,15 +34,11 @@ def sweep(results: Results, setting: Setting) -> Figure:
     rows = [row for line in lines.values() for row in line]
     several = len(lines) > 1
     where = _on_a_scale(lines) if several else {row.name: float(i) for i, row in enumerate(rows)}
-    read = (
-        "; lines are set apart a little where they would meet"
-        if several
-        else ", small dots are seeds"
-        + (", the ring is the default" if any(map(is_default, rows)) else "")
-    )
-    said = (
-        f"{setting.title}. Mean over seeds ± one standard deviation{read}. {caption(setting, at)}"
-    )
+    ring = ", the ring is the default" if any(map(is_default, rows)) else ""
+    apart = "; lines are set apart a little where they would meet"
+    marks = apart if several else f", small dots are seeds{ring}"
+    read = f"Mean over seeds ± one standard deviation{marks}"
+    said = f"{setting.title}. {read}. {caption(setting, at)}"
     metrics = {"accuracy": ACCURACY, "mae": "mean absolute error (people)"}
     shown = list(metrics) if setting.counts_people else ["accuracy"]
     height, width = 3.0 if several else 2.7, WIDTH if setting.counts_people else 4.2
