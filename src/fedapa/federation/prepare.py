@@ -43,6 +43,7 @@ __all__ = [
     "in_process",
     "make_room",
     "prepare_rooms",
+    "store_of",
     "tell_data",
 ]
 
