@@ -270,9 +270,9 @@ def test_commits_of_a_resumed_run_are_all_told(tmp_path: Path):
     base, experiment = Base("smoke", rounds=1, long_rounds=0), _experiment("local")
     conduct(experiment, base, seeds=1, out=tmp_path, workers=1)
     (path,) = tmp_path.glob("runs/*/environment.json")
-    path.write_text(
-        json.dumps({**json.loads(path.read_text()), "commit": "a", "resumed": [{"commit": "b"}]})
-    )
+    made_with = json.loads(path.read_text())
+    resumed = [{**made_with, "commit": "b"}]
+    path.write_text(json.dumps({**made_with, "commit": "a", "resumed": resumed}))
     results = conduct(experiment, base, seeds=1, out=tmp_path, resume=True).results
     assert results.commits == ["a", "b"]
     assert "commit a, b" in caption(results.settings[0])
