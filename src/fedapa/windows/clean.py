@@ -175,8 +175,9 @@ class Resampler:
         self._packets += len(times)
         self._last = float(times[-1])
         edges = np.flatnonzero(steps > self._longest_gap).tolist()
+        after_gap = set(edges)
         for begin, end in zip([0, *edges], [*edges, len(times)], strict=True):
-            if begin in edges:
+            if begin in after_gap:
                 yield from self.finish()
             if end > begin:
                 yield from self._extend(cleaned, begin, end)
