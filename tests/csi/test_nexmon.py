@@ -305,6 +305,7 @@ def test_what_is_written_is_read_back(tmp_path_factory, capture):
     np.testing.assert_array_equal(back.rssi, capture.rssi)
     assert back.skipped == {}
     assert back.synthetic == capture.synthetic
+    assert back.device == ("simulated" if capture.synthetic else "nexmon 43455c0")
 
 
 def test_writing_scales_rounds_and_fills_missing_subcarriers(tmp_path):

@@ -11,6 +11,8 @@ from fedapa.evaluation.record import (
     JsonLines,
     alternatives_in,
     between_rooms,
+    by_room,
+    entropies,
     over_rooms,
     summarise,
 )
@@ -135,6 +137,37 @@ def test_what_is_between_rooms_is_found_by_their_names() -> None:
     found = between_rooms(line, "weights", ["a", "b", "c"])
     assert found[[0, 0, 2, 2], [0, 2, 0, 2]].tolist() == [0.7, 0.3, 0.4, 0.6]
     assert np.isnan(found[1]).all() and np.isnan(found[:, 1]).all()
+
+
+def test_what_rooms_tell_is_found_by_their_names_round_by_round() -> None:
+    """Room b joins in the second round, and c says nothing of it in the first."""
+    records = [
+        {"rooms": {"a": {"loss": 1.0}, "c": {}}},
+        {"rooms": {"c": {"loss": 4.0}, "b": {"loss": 3.0}, "a": {"loss": 2}}},
+    ]
+    np.testing.assert_array_equal(
+        by_room(records, "loss", ["a", "b", "c"]), [[1.0, np.nan, np.nan], [2.0, 3.0, 4.0]]
+    )
+
+
+def test_entropies_are_those_recorded_or_else_those_of_the_weights() -> None:
+    """−½ ln ½ − ½ ln ½ = ln 2 for room a, 0 for c, which takes of itself alone; b is not there."""
+    line = {
+        "rooms": {"a": {}, "c": {}},
+        "members": ["a", "c"],
+        "server": {"weights": [[0.5, 0.5], [0.0, 1.0]]},
+    }
+    later = {
+        "rooms": {"b": {}},
+        "members": ["b"],
+        "server": {"weights": [[1.0]]},
+    }
+    names = ["a", "b", "c"]
+    np.testing.assert_allclose(
+        entropies([line, later], names), [[np.log(2), np.nan, 0.0], [np.nan, 0.0, np.nan]]
+    )
+    told = {**line, "rooms": {"a": {"entropy": 0.4}, "c": {"entropy": 0.1}}}
+    np.testing.assert_array_equal(entropies([told], names), [[0.4, np.nan, 0.1]])
 
 
 def test_an_outcome_of_rounds_that_nobody_scored() -> None:

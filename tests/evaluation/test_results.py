@@ -86,6 +86,22 @@ def test_running_mean_looks_back_five_rounds():
     assert running_mean([1, 2, 3, 4, 5, 6, 7]) == pytest.approx([1, 1.5, 2, 2.5, 3, 4, 5])
 
 
+def test_a_band_is_over_seeds_up_to_the_shortest_curve():
+    """Five-round means 0.2, 0.3 and 0.4, 0.3: means 0.3, 0.3, deviations √(2 · 0.01), 0."""
+    row = Row("x", "X", "paper", [_outcome(0, [0.2, 0.4]), _outcome(1, [0.4, 0.2, 0.9])])
+    mean, apart = row.band()
+    assert mean == pytest.approx([0.3, 0.3])
+    assert apart == pytest.approx([0.1414214, 0.0], abs=1e-7)
+
+
+def test_a_band_of_one_seed_is_over_rooms():
+    """The deviation over rooms, 0.1 and 0.3, as a five-round mean: 0.1, 0.2; none if not kept."""
+    mean, apart = Row("x", "X", "paper", [_outcome(0, [0.2, 0.4], over_rooms=[0.1, 0.3])]).band()
+    assert mean == pytest.approx([0.2, 0.3])
+    assert apart == pytest.approx([0.1, 0.2])
+    assert not len(Row("x", "X", "paper", [_outcome(0, [0.2, 0.4])]).band()[1])
+
+
 def test_reaching_an_accuracy_counts_rounds_and_bytes():
     """Five-round means of 0, 0, 0, 0, 1, 1, 1 are 0.2, 0.4, 0.6 at rounds 5, 6, 7."""
     outcome = _outcome(0, [0, 0, 0, 0, 1, 1, 1])

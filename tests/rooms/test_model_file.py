@@ -12,10 +12,15 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from fedapa import Plan, Recipe, Room, Windower, class_prototypes, load_model, run
+from fedapa import Plan, Recipe, Room, Windower, class_prototypes, load_model, read_capture, run
 from fedapa.errors import DataError
 from fedapa.models.model import Model, nearest_prototype
+from fedapa.models.onnx_bytes import wanted_weights
 from fedapa.rooms.model_file import save_model
+from fedapa.stores.simulated import write_simulated
+from fedapa.stores.simulated_captures import write_simulated_captures
+from fedapa.stores.simulated_rooms import preset_of
+from fedapa.stores.store import Store
 from tests.conftest import MakeRooms, MakeStore
 
 ARCHITECTURES = ("tiny", "middle", "large", "mlp")
@@ -133,6 +138,31 @@ def test_a_run_leaves_models_that_count_without_torch(
     assert isinstance(Windower(loaded.recipe).recipe, Recipe)
 
 
+def test_a_model_of_simulated_rooms_counts_their_captures(tmp_path: Path) -> None:
+    """A store and captures of the same simulated room: one receiver, the same windows."""
+    smoke = preset_of("smoke")
+    place = replace(smoke.places[0], counts=(0, 1), days=1, recordings=1, windows=8)
+    preset = replace(smoke, places=(place,))
+    write_simulated(preset, seed=0, out=tmp_path / "rooms.h5")
+    write_simulated_captures(preset, seed=0, folder=tmp_path / "captures")
+    plan = Plan(
+        rounds=1,
+        algorithm="local",
+        data={"file": str(tmp_path / "rooms.h5"), "window": preset.window, "split": "random"},
+        model={"architecture": "tiny", "width": 8},
+    )
+    run(plan, out=tmp_path / "out", workers=0)
+    room = place.scene.room.name
+    model = load_model(next((tmp_path / "out" / "models").iterdir()))
+    with Store(tmp_path / "rooms.h5") as store:
+        recording = store.recordings(room)[0]
+        stored = store.read(recording, 0, preset.window)[:, :, 0]
+    capture = read_capture(tmp_path / "captures" / room / "0" / "P=0-0.pcap")
+    windows = Windower(model.recipe).feed(capture)
+    assert len(windows) == len(model.count(windows)) == 8
+    np.testing.assert_allclose(windows.values[0], stored, atol=stored.max() / 65535)
+
+
 @pytest.mark.parametrize(
     ("windows", "words"),
     [
@@ -176,11 +206,23 @@ def changed(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
         ({"recipe": {"version": 1, "view": "motion"}}, {}, "view 'motion' is unknown"),
         ({"synthetic": "no"}, {}, "synthetic is not what"),
         ({}, {"graph": None}, "'graph' is missing"),
-        ({}, {"graph": np.arange(40, dtype=np.uint8)}, "its graph wants other weights"),
+        ({}, {"graph": np.arange(40, dtype=np.uint8)}, "its graph is none of fedapa's"),
         ({}, {"classifier.weight": None}, "its graph wants other weights"),
         ({}, {"classifier.weight": np.ones((2, 2), np.float32)}, "its graph cannot be run"),
         ({}, {"normaliser.mean": np.ones(3, np.float32)}, "normaliser.mean is not what"),
         ({}, {"prototypes": np.ones((3, 5), np.float32)}, "its graph gives"),
+        ({}, {"classifier.bias": np.full(3, np.nan, np.float32)}, "classifier.bias holds NaN"),
+        ({}, {"prototypes": np.full((3, 16), np.inf, np.float32)}, "prototypes holds NaN or inf"),
+        ({}, {"normaliser.deviation": np.zeros(20, np.float32)}, "deviation is not what"),
+        ({}, {"classifier.bias": np.zeros(3, np.float16)}, "type F16; expected F32, I64, U8"),
+        ({"recipe": {"version": 1}}, {}, "makes windows of 0 × 20, its net counts 33 × 20"),
+        ({"recipe": {"version": 1, "window": 34}}, {}, "makes windows of 34 × 20"),
+        (
+            {"recipe": {"version": 1, "window": 66, "decimate": 2, "subcarriers": [1, 2, 3]}},
+            {},
+            "makes windows of 33 × 3, its net counts 33 × 20",
+        ),
+        ({"recipe": {"version": 1, "source": "features"}}, {}, "makes windows of 20, its net"),
     ],
 )
 def test_a_damaged_model_is_one_sentence(
@@ -202,8 +244,64 @@ def test_a_graph_may_not_name_a_file(make_rooms: MakeRooms, tmp_path: Path) -> N
     path = saved(tmp_path / "a.safetensors", room, model)
     graph = load_file(path)["graph"].tobytes().replace(b"given", b"/etc/", 1)
     changed(path, {}, {"graph": np.frombuffer(graph, np.uint8)})
+    with pytest.raises(DataError, match="an array of it is elsewhere"):
+        load_model(path)
+
+
+def test_a_graph_names_nothing_in_nested_places(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """Tensors may stand in attributes, in graphs within them, and in functions; ours nowhere.
+
+    As many places named "given" as there are weights, and yet one of them is a file's.
+    """
+    room, model = room_with_net(make_rooms, "tiny", False)
+    path = saved(tmp_path / "a.safetensors", room, model)
+    whole = load_file(path)["graph"].tobytes()
+    place = message(13, message(1, b"location") + message(2, b"given"))
+    tensor = message(8, b"secret") + place
+    output = message(2, b"x") + message(4, b"Constant")
+    constant = output + message(5, message(1, b"value") + message(5, tensor))
+    branch = output + message(5, message(1, b"body") + message(6, message(5, tensor)))
+    for added in (
+        message(7, message(1, constant)),  # a second graph: both are merged
+        message(7, message(1, branch)),
+        message(25, message(7, constant)),  # a function
+        message(20, message(1, message(5, tensor))),  # how to train it
+        message(14, b"more"),
+    ):
+        changed(path, {}, {"graph": np.frombuffer(whole + added, np.uint8)})
+        with pytest.raises(DataError, match="its graph is none of fedapa's"):
+            load_model(path)
+    for content in (constant, branch):
+        with pytest.raises(ValueError, match=r"field [56] is none of ours"):
+            wanted_weights(with_node(whole, content))
+    # An array under another name would be looked for in a file called "given".
+    renamed = whole.replace(b"classifier.bias", b"classifier.bios")
+    changed(path, {}, {"graph": np.frombuffer(renamed, np.uint8)})
     with pytest.raises(DataError, match="its graph wants other weights"):
         load_model(path)
+
+
+def message(number: int, content: bytes) -> bytes:
+    """A protobuf field of bytes."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def with_node(model: bytes, node: bytes) -> bytes:
+    """A model whose one graph has a further node."""
+    head = bytes([1 << 3, 8]) + message(2, b"fedapa")  # version and maker
+    tail = message(8, message(1, b"") + bytes([2 << 3, 17]))  # operators
+    assert model.startswith(head) and model.endswith(tail)
+    graph = model[len(head) : -len(tail)]
+    for size in range(1, 5):  # bytes of the length, which come after one of the key
+        inside = graph[1 + size :]
+        if message(7, inside) == graph:
+            assert wanted_weights(head + message(7, inside) + tail) == wanted_weights(model)
+            return head + message(7, inside + message(1, node)) + tail
+    raise AssertionError("no graph in the model")
 
 
 def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:

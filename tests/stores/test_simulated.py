@@ -323,6 +323,7 @@ def test_a_store_of_ten_gigabytes_opens_at_once_and_is_read_in_parts(tmp_path: P
     allotted.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     allotted.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     space = h5py.h5s.create_simple((1_050_000, 242, 1))
+    times = h5py.h5s.create_simple((1_050_000,))
     path = tmp_path / "large.h5"
     with h5py.File(path, "w") as file:
         file.attrs.update(format="fedapa-rooms", version=1, synthetic=True, window=1000)
@@ -332,6 +333,7 @@ def test_a_store_of_ten_gigabytes_opens_at_once_and_is_read_in_parts(tmp_path: P
             take = group.create_group(f"take {number:02d}")
             take.attrs.update(label=number, day="0", rate=1000.0, synthetic=True)
             h5py.h5d.create(take.id, b"amplitude", h5py.h5t.STD_U16LE, space, allotted)
+            h5py.h5d.create(take.id, b"timestamps", h5py.h5t.IEEE_F64LE, times, allotted)
         take["amplitude"][1_000_000:1_001_000] = np.full((1000, 242, 1), 7, np.uint16)
     began = time.perf_counter()
     with Store(path) as store:

@@ -196,10 +196,42 @@ def test_packets_that_are_declared_but_not_there_are_refused(
 def test_compressed_stores_are_read(make_store: MakeStore) -> None:
     path = make_store({"cafe": {0: 1, 1: 1}})
     with h5py.File(path, "r+") as file:
-        _declare(file, 1000, compression="gzip")
+        _declare(file, 1000, chunks=(300, 6, 1), compression="gzip")
         file["cafe/0-0/amplitude"][:] = 3
+        _stamp(file, np.arange(1000.0), compression="gzip")
     with Store(path) as store:
-        assert store.recordings("cafe")[0].shape == (1000, 6, 1)
+        recording = store.recordings("cafe")[0]
+        assert recording.shape == (1000, 6, 1)
+        assert store.timestamps(recording)[-1] == 999
+
+
+def test_a_compressed_dataset_with_a_missing_chunk_is_refused(make_store: MakeStore) -> None:
+    """The other chunks, of noise, hold more bytes than deflate would need for all of them."""
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        _declare(file, 1000, chunks=(100, 6, 1), compression="gzip")
+        noise = np.random.default_rng(0).normal(size=(900, 6, 1))
+        file["cafe/0-0/amplitude"][:900] = noise
+    with Store(path) as store, pytest.raises(DataError, match="declares 1000 × 6 × 1"):
+        store.recordings("cafe")
+
+
+@pytest.mark.parametrize(
+    "stamps", [np.arange(63.0), np.arange(10_000.0), np.zeros((64, 1)), np.arange(64)]
+)
+def test_timestamps_that_are_not_those_of_the_packets_are_refused(
+    make_store: MakeStore, stamps: np.ndarray
+) -> None:
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        _stamp(file, stamps, compression="gzip")
+    with Store(path) as store, pytest.raises(DataError, match="expected seconds of its 64 packets"):
+        store.recordings("cafe")
+
+
+def _stamp(file: h5py.File, stamps: np.ndarray, **storage: object) -> None:
+    del file["cafe/0-0/timestamps"]
+    file["cafe/0-0"].create_dataset("timestamps", data=stamps, **storage)
 
 
 def test_a_chunk_that_fills_the_memory_is_refused(make_store: MakeStore) -> None:

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Capture", "packet_rates"]
+__all__ = ["SIMULATED_DEVICE", "Capture", "packet_rates"]
+
+SIMULATED_DEVICE = "simulated"
+"""The device of what the simulator made, also where it was written in the format of another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ class Capture:
 def packet_rates(timestamps: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Packets per second within bursts, and over all the time; 0 where it cannot be told.
 
-    The first is by the middle interval, so that gaps do not count: of packets that come in bursts
+    The first is by the median interval, so that gaps do not count: of packets that come in bursts
     the two are far apart, and only the second says how many there are.
     """
     steps = np.diff(timestamps)

@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
+from fedapa.csi.capture import SIMULATED_DEVICE
 from fedapa.csi.nexmon_format import (
     BANDWIDTHS,
     CHIPS,
@@ -267,17 +268,19 @@ class NexmonDecoder(Decoder):
             members = first[packets][:, None] + np.arange(counts[packets[0]])  # (packets, links)
             order = np.argsort(_core_major(frames.position[members]), axis=1)
             members = np.take_along_axis(members, order, axis=1)
+            synthetic = bool(shape >> 32)
             kind = Kind(
-                f"nexmon {CHIPS[chip]}",
+                # No chip made it: the faults of one, as spoilt subcarriers, are not in it.
+                SIMULATED_DEVICE if synthetic else f"nexmon {CHIPS[chip]}",
                 subcarrier_count * 5 // 16,
                 len(cores),
                 len(streams),
                 all_subcarriers(subcarrier_count * 5 // 16),
                 _SEQUENCE_BITS,
                 "" if positions == [0] else f"cores {cores}, streams {streams}",
-                synthetic=bool(shape >> 32),
+                synthetic=synthetic,
             )
-            batches.append(frames.batch(kind, members))
+            batches.append(frames.batch(kind, CHIPS[chip], members))
         return batches
 
     def _count(self, mask: npt.NDArray[np.bool_], reason: str, at: npt.NDArray[np.int64]) -> None:
@@ -354,7 +357,7 @@ class _Frames:
             seen |= 1 << position
         return np.array(first, np.int64)
 
-    def batch(self, kind: Kind, members: npt.NDArray[np.int64]) -> Batch:
+    def batch(self, kind: Kind, chip: str, members: npt.NDArray[np.int64]) -> Batch:
         """Packets of one kind; ``members`` [packets, links] are their frames, core-major."""
         lead = members.min(axis=1)
         headers = self._headers[lead]
@@ -362,7 +365,6 @@ class _Frames:
         old = headers.view("<u2")[:, 1] == 0x1111
         rssi = np.where(old, np.nan, headers[:, 2].view(np.int8)).astype(np.float32)
         starts, view = self.starts[members.reshape(-1)] + HEADER, self._view
-        chip = kind.device.split()[1]
         return Batch(
             kind,
             self._times[lead],

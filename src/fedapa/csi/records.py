@@ -56,7 +56,6 @@ class Kind:
         return (
             f"{self.device}, {self.bandwidth} MHz, {len(self.subcarriers)} subcarriers, "
             f"{self.rx} rx × {self.tx} tx{f' ({self.links})' if self.links else ''}"
-            f"{', simulated' if self.synthetic else ''}"
         )
 
 

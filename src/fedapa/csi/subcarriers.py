@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from fedapa.csi.capture import SIMULATED_DEVICE
 from fedapa.errors import CaptureError
 
 __all__ = [
@@ -74,7 +75,7 @@ def live(
     """
     indices = np.asarray(subcarriers, np.int64)
     words = device.split()
-    if words[:1] in (["intel"], ["feitcsi"], ["simulated"]) and not _is_full_band(
+    if words[:1] in (["intel"], ["feitcsi"], [SIMULATED_DEVICE]) and not _is_full_band(
         indices, bandwidth
     ):
         return np.ones(len(indices), np.bool_)

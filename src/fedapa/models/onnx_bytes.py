@@ -6,10 +6,10 @@ shape, and whoever runs the graph gives the arrays (decision 0065).
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Attribute", "Graph", "Node", "Value", "opens_no_file"]
+__all__ = ["Attribute", "Graph", "Node", "Value", "wanted_weights"]
 
 _FLOAT32, _INT64 = 1, 7  # element types of a tensor
 _FLOAT, _INTEGER, _INTEGERS = 1, 2, 7  # kinds of an attribute
@@ -61,15 +61,18 @@ class Graph:
             *(_message(11, _value(value)) for value in self.inputs),
             *(_message(12, _value(value)) for value in self.outputs),
         ]
-        operators = _text(1, "") + _varint_field(2, _OPSET)
         return b"".join(
             [
                 _varint_field(1, _IR_VERSION),
                 _text(2, "fedapa"),
                 _message(7, b"".join(parts)),
-                _message(8, operators),
+                _message(8, _operators()),
             ]
         )
+
+
+def _operators() -> bytes:
+    return _text(1, "") + _varint_field(2, _OPSET)
 
 
 def _node(node: Node, number: int) -> bytes:
@@ -95,21 +98,13 @@ def _attribute(name: str, value: Attribute) -> bytes:
 
 def _weight(value: Value) -> bytes:
     sides = b"".join(_varint_field(1, int(side)) for side in value.shape)
-    name = _text(8, value.name)
-    return sides + _varint_field(2, _FLOAT32) + name + _place() + _varint_field(14, _EXTERNAL)
+    place = _message(13, _place()) + _varint_field(14, _EXTERNAL)
+    return sides + _varint_field(2, _FLOAT32) + _text(8, value.name) + place
 
 
 def _place() -> bytes:
     # ONNX wants a file for what is not here; it is never opened, the array is given in memory.
-    return _message(13, _text(1, "location") + _text(2, "given"))
-
-
-def opens_no_file(graph: bytes, weights: int) -> bool:
-    """Whether so many weights are all that a graph wants from outside itself.
-
-    A graph that somebody else made may name any file of the system instead.
-    """
-    return graph.count(b"location") == graph.count(_place()) == weights
+    return _text(1, "location") + _text(2, "given")
 
 
 def _number(name: str, value: Sequence[int] | float) -> bytes:
@@ -155,3 +150,82 @@ def _varint(value: int) -> bytes:
         rest >>= 7
     made.append(rest)
     return bytes(made)
+
+
+# ---- reading what somebody else may have made ---------------------------------------------------
+
+_VARINT, _BYTES, _FOUR_BYTES = 0, 2, 5  # how a field is written
+_MODEL_FIELDS = {1: _VARINT, 2: _BYTES, 7: _BYTES, 8: _BYTES}
+_GRAPH_FIELDS = {1: _BYTES, 2: _BYTES, 5: _BYTES, 11: _BYTES, 12: _BYTES}
+_NODE_FIELDS = {1: _BYTES, 2: _BYTES, 3: _BYTES, 4: _BYTES, 5: _BYTES}
+_ATTRIBUTE_FIELDS = {1: _BYTES, 2: _FOUR_BYTES, 3: _VARINT, 8: _VARINT, 20: _VARINT}
+_TENSOR_FIELDS = {1: _VARINT, 2: _VARINT, 8: _BYTES, 9: _BYTES, 13: _BYTES, 14: _VARINT}
+
+
+def wanted_weights(model: bytes) -> list[str]:
+    """Names of the arrays that a graph of ours wants to be given.
+
+    A graph that somebody else made may name any file of the system, in many places. So whatever
+    ``Graph.bytes`` would not write is a ValueError: no tensors and graphs within attributes, no
+    functions, no operators of others, no field twice that is there once.
+    """
+    parts = _fields(model, _MODEL_FIELDS, once={1, 2, 7, 8})
+    if parts[8] != [_operators()] or not parts[7]:
+        raise ValueError("its operators are others")
+    graph = _fields(parts[7][0], _GRAPH_FIELDS, once={2})
+    for node in graph[1]:
+        for attribute in _fields(node, _NODE_FIELDS, once={3, 4})[5]:
+            _fields(attribute, _ATTRIBUTE_FIELDS, once={1, 2, 3, 20})
+    names = []
+    for content in graph[5]:
+        tensor = _fields(content, _TENSOR_FIELDS, once={2, 8, 9, 13, 14})
+        if tensor[13] or tensor[14]:
+            if tensor[13] != [_place()] or tensor[9]:
+                raise ValueError("an array of it is elsewhere")
+            names += [name.decode() for name in tensor[8]]
+    return names
+
+
+def _fields(content: bytes, known: Mapping[int, int], *, once: set[int]) -> dict[int, list[bytes]]:
+    """The fields of a message by number; numbers themselves are not needed, so they stay bytes."""
+    fields: dict[int, list[bytes]] = {number: [] for number in known}
+    for number, wire, value in _read(content):
+        if known.get(number) != wire:
+            raise ValueError(f"field {number} is none of ours")
+        fields[number].append(value)
+    for number in once:
+        if len(fields[number]) > 1:
+            raise ValueError(f"field {number} is there {len(fields[number])} times")
+    return fields
+
+
+def _read(content: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Number, kind and bytes of each field."""
+    at = 0
+    while at < len(content):
+        key, at = _read_varint(content, at)
+        number, wire = key >> 3, key & 7
+        begin = at
+        if wire == _VARINT:
+            _, at = _read_varint(content, at)
+        elif wire == _BYTES:
+            size, begin = _read_varint(content, at)
+            at = begin + size
+        else:
+            at += 4  # nothing else of ours has another length
+        if at > len(content):
+            raise ValueError("it ends too early")
+        yield number, wire, content[begin:at]
+
+
+def _read_varint(content: bytes, at: int) -> tuple[int, int]:
+    """A number and where it ends; only as ``_varint`` writes it, so that nobody reads another."""
+    value = 0
+    for place, byte in enumerate(content[at : at + 10]):
+        value |= (byte & 127) << 7 * place
+        if byte < 128:
+            end = at + place + 1
+            if _varint(value) != content[at:end]:
+                break
+            return value, end
+    raise ValueError("a number is not as it should be")

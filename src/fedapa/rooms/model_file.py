@@ -26,11 +26,12 @@ from safetensors import numpy as safetensors_numpy
 
 from fedapa.errors import DataError, FedapaError
 from fedapa.files import write_bytes
-from fedapa.models.onnx_bytes import opens_no_file
+from fedapa.models.onnx_bytes import wanted_weights
 from fedapa.payload import Array
 from fedapa.windows.labels import Label
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
+from fedapa.windows.stream import window_width
 
 if TYPE_CHECKING:  # counting must not load torch
     from fedapa.models.model import Model
@@ -44,6 +45,8 @@ _PROTOTYPES, _MEMBERS = "prototypes", "prototypes.windows"
 _GRAPH = "graph"
 _BESIDE = frozenset({_MEAN, _DEVIATION, _PROTOTYPES, _MEMBERS, _GRAPH})
 """What is in the file beside the net's own arrays."""
+_TYPES = ("F32", "I64", "U8")
+"""Of the arrays in the file, as safetensors calls them."""
 
 _Floats = npt.NDArray[np.float32]
 
@@ -174,7 +177,7 @@ def load_model(path: str | Path) -> CountingModel:
         "room": isinstance(room, str),
         "synthetic": isinstance(synthetic, bool),
         _MEAN: _is(mean, np.float32, shape[-1:]),
-        _DEVIATION: _is(deviation, np.float32, shape[-1:]),
+        _DEVIATION: _is(deviation, np.float32, shape[-1:]) and (deviation > 0).all(),
         _PROTOTYPES: prototypes.ndim == 2 and _is(prototypes, np.float32, (len(classes), -1)),
         _MEMBERS: _is(members, np.int64, (len(classes),)),
         _GRAPH: _is(graph, np.uint8, (-1,)),
@@ -182,9 +185,20 @@ def load_model(path: str | Path) -> CountingModel:
     for name, good in sound.items():
         if not good:
             raise DataError(f"{path}: {name} is not what a model has; damaged, make it again")
+    for name, values in arrays.items():
+        if not np.isfinite(values).all():
+            raise DataError(
+                f"{path}: {name} holds NaN or infinity, so it counts nothing; train the net again, "
+                "with a lower training.learning_rate if it diverged"
+            )
     recipe = Recipe.of_document(
         recipe_values, place=str(path), normaliser=Normaliser(mean, deviation)
     )
+    if (made := _windows_of(recipe, shape)) != shape:
+        raise DataError(
+            f"{path}: its recipe makes windows of {_sides(made)}, its net counts {_sides(shape)}; "
+            "damaged, make it again"
+        )
     return CountingModel(
         room=room,
         classes=classes,
@@ -195,6 +209,22 @@ def load_model(path: str | Path) -> CountingModel:
         present=members > 0,
         _session=_session(path, graph.tobytes(), arrays, (len(classes), prototypes.shape[1])),
     )
+
+
+def _windows_of(recipe: Recipe, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the windows that a recipe makes; as ``shape`` is where it does not say."""
+    if recipe.source == "arrays":
+        return shape
+    if recipe.source == "features":
+        return shape[-1:]
+    packets = 0 if recipe.window is None else recipe.packets
+    if recipe.subcarriers is None or (recipe.links == "stack" and recipe.link_count is None):
+        return packets, shape[-1]
+    return packets, window_width(len(recipe.subcarriers), recipe.link_count or 1, recipe)
+
+
+def _sides(shape: tuple[int, ...]) -> str:
+    return " × ".join(map(str, shape))
 
 
 def _is(values: Array, kind: type, shape: tuple[int, ...]) -> bool:
@@ -210,7 +240,7 @@ def _session(path: Path, graph: bytes, arrays: Mapping[str, Array], widths: tupl
         import onnxruntime
     except ImportError as error:
         raise FedapaError(
-            "counting needs onnxruntime; install it by: pip install 'fedapa[count]'"
+            "counting needs onnxruntime; install it with: pip install 'fedapa[count]'"
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -219,7 +249,13 @@ def _session(path: Path, graph: bytes, arrays: Mapping[str, Array], widths: tupl
         name for name, value in arrays.items() if value.dtype == np.float32 and name != _PROTOTYPES
     )
     given = [onnxruntime.OrtValue.ortvalue_from_numpy(arrays[name]) for name in names]
-    if not opens_no_file(graph, len(names)):
+    try:
+        wanted = wanted_weights(graph)
+    except ValueError as error:
+        raise DataError(
+            f"{path}: its graph is none of fedapa's ({error}); make it again"
+        ) from error
+    if sorted(wanted) != names:
         raise DataError(f"{path}: its graph wants other weights than the file has; make it again")
     try:
         options.add_external_initializers(names, given)
@@ -240,7 +276,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     try:
         with safe_open(path, "numpy") as file:
             about = json.loads((file.metadata() or {})["fedapa"])
-            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
+            names = sorted(file.keys())
+            for name in names:
+                if (kind := file.get_slice(name).get_dtype()) not in _TYPES:
+                    raise DataError(
+                        f"{path}: {name} is of type {kind}; expected {', '.join(_TYPES)}: damaged, "
+                        "make it again"
+                    )
+            arrays = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: not a model of fedapa, or damaged ({error})") from error
     version = about.get("format") if isinstance(about, dict) else None

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, ConfigDict, Strict
 
-from fedapa.csi.capture import Capture
+from fedapa.csi.capture import SIMULATED_DEVICE, Capture
 from fedapa.errors import PlanError
 from fedapa.randomness import Key
 from fedapa.simulator.channel import SUBCARRIER_SPACING, Channel, Radio
@@ -39,7 +39,7 @@ class Receiver:
 
     __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
 
-    device: Annotated[str, Strict(), AfterValidator(_printable)] = "simulated"
+    device: Annotated[str, Strict(), AfterValidator(_printable)] = SIMULATED_DEVICE
     """What the capture says about its maker."""
     bits: Literal[8, 16] = 16
     """Bits of a real or imaginary part: 16 as Broadcom 43455c0 delivers, 8 as Espressif does."""

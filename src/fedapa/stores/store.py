@@ -66,7 +66,7 @@ class Recording:
     label: Label
     day: str
     rate: float
-    """Packets per second within bursts, by the middle interval; 0 where unknown."""
+    """Packets per second within bursts, by the median interval; 0 where unknown."""
     mean_rate: float
     """Packets over seconds, gaps and all; 0 where unknown."""
     shape: tuple[int, ...]
@@ -207,6 +207,8 @@ class Store:
                 "expected real numbers [packets, subcarriers, links] or [windows, features]"
             )
         check_dataset(rows, f"{place}: {what}")
+        if what == "amplitude":
+            self._check_timestamps(group, packets=len(rows), place=place)
         return Recording(
             room=room,
             name=name,
@@ -217,6 +219,15 @@ class Store:
             shape=tuple(rows.shape),
             synthetic=_truth(group.attrs, "synthetic", place),
         )
+
+    def _check_timestamps(self, group: h5py.Group, *, packets: int, place: str) -> None:
+        stamps = child(group, "timestamps", h5py.Dataset, place)
+        if stamps.shape != (packets,) or stamps.dtype.kind != "f":
+            raise DataError(
+                f"{place}: timestamps of shape {stamps.shape} and type {stamps.dtype}; expected "
+                f"seconds of its {packets} packets: make it again"
+            )
+        check_dataset(stamps, f"{place}: timestamps")
 
     @uninterrupted
     def read(self, recording: Recording, start: int, stop: int) -> npt.NDArray[np.float32]:
@@ -239,9 +250,9 @@ class Store:
         place = f"{recording.room}/{recording.name}"
         with self._explaining(place):
             group = self._group(recording.room, recording.name)
-            stamps = child(group, "timestamps", h5py.Dataset, f"{self.path}: {place}")
-            check_dataset(stamps, f"{self.path}: {place}: timestamps")
-            return np.asarray(stamps[:], np.float64)
+            packets = recording.shape[0]
+            self._check_timestamps(group, packets=packets, place=f"{self.path}: {place}")
+            return np.asarray(group["timestamps"][:], np.float64)
 
     @contextlib.contextmanager
     def _explaining(self, place: str) -> Iterator[None]:
