@@ -76,3 +76,15 @@ def test_unequal_nets_are_refused(make_rooms: MakeRooms, tmp_path: Path) -> None
 def test_partial_participation_is_refused(make_rooms: MakeRooms, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"nobody can sit out; use participation = 1"):
         carry_out(plan_of("pooled", participation=0.5), make_rooms(), tmp_path)
+
+
+def test_that_the_room_which_trains_has_left_is_said(make_rooms: MakeRooms) -> None:
+    cards = [room.card for room in pool_rooms(make_rooms())]
+    algorithm = Pooled()
+    server = algorithm.open(cards, Key(0))
+    assert algorithm.standstill(algorithm.dismiss(server, "room 1")) == ""
+    gone = algorithm.dismiss(server, "room 0")
+    assert "nobody learns until it is back" in algorithm.standstill(gone)
+    assert algorithm.standstill(algorithm.admit(gone, cards[0])) == ""
+    with pytest.raises(RosterError, match="second holds everybody's windows, and so does room 0"):
+        algorithm.admit(server, dataclasses.replace(cards[0], name="second"))

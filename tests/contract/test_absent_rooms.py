@@ -12,7 +12,7 @@ import pytest
 
 from fedapa.algorithms import find, names
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
-from fedapa.errors import PlanError, RosterError
+from fedapa.errors import PayloadError, PlanError, RosterError
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.messages import Reply, Request, encode_reply
@@ -24,6 +24,8 @@ from tests.conftest import MakeRooms
 from tests.contract.test_algorithms import carry_out, models, plan_of, records
 
 every = pytest.mark.parametrize("name", names())
+each_kind = pytest.mark.parametrize("name", ["fedamp", "fedapa", "fedavg", "fedproc", "pooled"])
+"""One of each kind of server state: what follows is the round loop's, not the algorithm's."""
 ROUNDS = 5
 
 
@@ -35,6 +37,10 @@ class Unreliable:
         self._asked = 0
         self._last: dict[str, Reply] = {}
         self.rosters: list[set[str]] = []
+
+    def forget(self, asked: int) -> None:
+        """Go on as an engine that was asked for its roster so often: the server was killed."""
+        self._asked = asked - 1
 
     def _happens(self, what: str, room: str) -> bool:
         key = Key(self._seed) / what / self._asked / room
@@ -191,6 +197,128 @@ def test_a_room_that_does_not_fit_is_refused_when_it_comes(
         assert "; give " in str(refused.value) or "; use " in str(refused.value)
     else:
         algorithm.admit(server, odd)
+
+
+class Rosters:
+    """An engine whose roster is another in each exchange: the cards of rooms, or cards alone."""
+
+    def __init__(self, engine: InProcess, *rosters: Roster) -> None:
+        self._engine, self._rosters = engine, list(rosters)
+        self.asked: list[set[str]] = []
+
+    def roster(self) -> Roster:
+        return self._rosters.pop(0) if len(self._rosters) > 1 else self._rosters[0]
+
+    def exchange(self, round: Round, requests: Mapping[str, Request]) -> Mapping[str, Reply]:
+        self.asked.append(set(requests))
+        return self._engine.exchange(round, requests)
+
+
+@each_kind
+def test_a_newcomer_that_does_not_fit_is_refused_by_name_and_the_run_goes_on(
+    name: str, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """Its name comes first: it must not be taken for the one whom others have to fit."""
+    plan, rooms = plan_of(name), four_rooms(make_rooms)
+    algorithm = plan.build()
+    with InProcess(algorithm, rooms, folder=tmp_path, workers=0) as engine:
+        cards = list(engine.roster())
+        odd = replace(cards[-1], name="attic", labels=(0, 1, 9), pooled=False)
+        changing = Rosters(engine, cards, cards, [odd, *cards])
+        state = rounds.begin(algorithm, changing, plan)
+        steps = list(rounds.run(algorithm, changing, plan, state))
+    assert changing.asked == [{card.name for card in cards}] * 4
+    (note,) = steps[-1].notes
+    assert note.startswith("exchange 2: room 'attic' is refused, the run goes on without it: ")
+    assert "room 'attic' has another class list than 'room 0'" in note
+    assert "attic" not in steps[-1].cards
+    plain = carry_out(plan, rooms, tmp_path / "plain")
+    assert records(steps) == records(plain)
+
+
+@each_kind
+def test_a_room_with_another_net_joins_afresh_or_is_refused_with_a_word(
+    name: str, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """It comes back in round 2 with other windows and another net; its old state is no use."""
+    plan, rooms = plan_of(name), four_rooms(make_rooms)
+    other = replace(rooms[3], windows=np.array(rooms[3].windows) + 1, architecture="middle")
+    algorithm = plan.build()
+    before, after = (
+        InProcess(algorithm, [*rooms[:3], last], folder=tmp_path, workers=0)
+        for last in (rooms[3], other)
+    )
+    engine = Rosters(before, before.roster(), before.roster(), after.roster())
+    state = rounds.begin(algorithm, engine, plan)
+    steps = []
+    for step in rounds.run(algorithm, engine, plan, state):
+        steps.append(step)
+        engine._engine = after
+    assert [step.exchange for step in steps] == [1, 2, 3, 4]
+    notes = " ".join(steps[-1].notes)
+    if len(engine.asked[-1]) == 4:
+        assert "room 'room 3': its windows, its classes or its net are others" in notes
+        assert steps[-1].cards["room 3"] == after.roster()[3]
+    else:
+        assert "room 'room 3' is refused" in notes
+
+
+@each_kind
+def test_a_stopped_run_with_absent_rooms_goes_on_to_the_same(
+    name: str, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """Losses, half of the rooms a round, a room that leaves, and a server that is killed."""
+    rooms = four_rooms(make_rooms)
+    half = {} if find(name).pools else {"participation": 0.5}
+    plan = plan_of(name, rounds=4, **half)
+    algorithm = plan.build()
+
+    def steps_of(folder: Path, stop: int | None) -> list[rounds.Step]:
+        made: list[rounds.Step] = []
+        with InProcess(algorithm, rooms, folder=folder, workers=0) as engine:
+            unreliable = Unreliable(engine, loss=0.25, seed=3)
+            state = rounds.begin(algorithm, unreliable, plan)
+            for step in rounds.run(algorithm, unreliable, plan, decode(encode(state))):
+                made.append(step)
+                if len(made) == stop:
+                    break
+            if stop is not None:  # the rooms answered once more, and the server did not save it
+                made.pop()
+                saved = decode(encode(made[-1].state))
+                unreliable.forget(2 + saved["round"])
+                made += rounds.run(algorithm, unreliable, plan, saved)
+        return made
+
+    whole, stopped = steps_of(tmp_path / "whole", None), steps_of(tmp_path / "stopped", 3)
+    assert records(stopped) == records(whole)
+    assert encode(stopped[-1].state) == encode(whole[-1].state)
+
+
+def test_a_room_twice_in_the_roster_is_noticed(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    plan = plan_of("local")
+    algorithm = plan.build()
+    with InProcess(algorithm, four_rooms(make_rooms), folder=tmp_path, workers=0) as engine:
+        cards = list(engine.roster())
+        twice = Rosters(engine, cards, cards, [*cards, cards[1]])
+        state = rounds.begin(algorithm, twice, plan)
+        with pytest.raises(RosterError, match="room 'room 1' appears twice"):
+            list(rounds.run(algorithm, twice, plan, state))
+
+
+def test_a_reply_that_does_not_fit_its_card_is_named(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    class Wrong(Rosters):
+        def exchange(self, round: Round, requests: Mapping[str, Request]) -> Mapping[str, Reply]:
+            replies = dict(super().exchange(round, requests))
+            few = replies["room 2"].confusion[:2, :2]
+            return {**replies, "room 2": replace(replies["room 2"], confusion=few)}
+
+    plan = plan_of("local")
+    algorithm = plan.build()
+    with InProcess(algorithm, four_rooms(make_rooms), folder=tmp_path, workers=0) as engine:
+        wrong = Wrong(engine, engine.roster())
+        state = rounds.begin(algorithm, wrong, plan)
+        with pytest.raises(PayloadError, match=r"reply of room 'room 2' to round 1: its confusion"):
+            list(rounds.run(algorithm, wrong, plan, state))
 
 
 @every

@@ -14,6 +14,7 @@ from fedapa.federation.engines.handover import Handover, decode_handover, encode
 from fedapa.federation.messages import Reply, Request
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
+from fedapa.stores.arrays import array_digest
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Split
@@ -48,6 +49,8 @@ def test_everything_of_a_room_arrives(tmp_path: Path, make_rooms: MakeRooms) -> 
     for field in fields(Room):
         value = getattr(arrived, field.name)
         assert plain(value) == plain(getattr(room, field.name)), field.name
+    (told,) = handed_over(room.with_digest("told by a store"), tmp_path).rooms
+    assert told.digest == "told by a store", "workers do not read all windows to hash them"
 
 
 def test_windows_on_disk_travel_by_name(tmp_path: Path, make_rooms: MakeRooms) -> None:
@@ -63,6 +66,25 @@ def test_windows_on_disk_travel_by_name(tmp_path: Path, make_rooms: MakeRooms) -
     np.testing.assert_array_equal(arrived.windows, room.windows)
     (part,) = handed_over(replace(mapped, windows=mapped.windows[:5]), tmp_path).rooms
     np.testing.assert_array_equal(part.windows, room.windows[:5])
+
+
+def test_memory_maps_that_are_not_their_file_travel_as_values(
+    tmp_path: Path, make_rooms: MakeRooms
+) -> None:
+    """Reversed, turned, changed in memory, or of raw bytes: what arrives is what the room has."""
+    room = make_rooms(shape=(8, 8))[0]
+    values = np.array(room.windows)
+    np.save(tmp_path / "windows.npy", values)
+    (tmp_path / "raw.bin").write_bytes(values.tobytes())
+    mapped = np.load(tmp_path / "windows.npy", mmap_mode="r")
+    changed = np.load(tmp_path / "windows.npy", mmap_mode="c")
+    changed[0] += 1
+    raw = np.memmap(tmp_path / "raw.bin", np.float32, "r", shape=values.shape)
+    cases = [mapped[::-1], mapped.transpose(0, 2, 1), changed, raw]
+    for windows in cases:
+        (arrived,) = handed_over(replace(room, windows=windows), tmp_path).rooms
+        np.testing.assert_array_equal(arrived.windows, windows)
+        assert arrived.digest == array_digest(windows)
 
 
 @pytest.mark.parametrize("name", names())

@@ -1,6 +1,8 @@
 """Messages: one versioned form in our codec; what arrives is whole or refused with a sentence."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,35 +11,53 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedapa.algorithms.algorithm import Round
-from fedapa.errors import PayloadError
+from fedapa.errors import DataError, PayloadError, RunError
 from fedapa.federation import messages
-from fedapa.federation.messages import Reply, Request
+from fedapa.federation.messages import Agreement, Reply, Request
 from fedapa.payload import decode, encode
 from fedapa.randomness import Key
+from fedapa.rooms.card import DataCard, RoomCard
 from tests.conftest import MakeRooms
 
 ROUND = Round(3, 9, Key(7) / "round" / 3)
 REQUEST = Request(download=encode({"mean": np.ones(3)}), train=True, precision="int8")
 REPLY = Reply(
     round=3,
-    scores={"accuracy": 0.1 + 0.2, "nearest.mae": 1.0},
+    scores={"accuracy": 0.1 + 0.2, "macro_f1": 0, "nearest.mae": 1.5},
     confusion=np.arange(9).reshape(3, 3),
     upload=b"\x00\x01",
-    report={"loss": float("inf"), "epochs": 3},
+    report={"loss": 1e-300, "epochs": 3},
     seconds={"train": 1.5},
+    note="it joined afresh",
 )
+PARTS = {"train": 8, "validation": 1, "test": 36}
+DATA_CARD = DataCard("cafe", (0, 1, 2), (16, 52), PARTS, synthetic=True)
+AGREEMENT = Agreement((0, 1, 2), (16, 52), {"cafe": "tiny"})
+CARD = RoomCard("cafe", "tiny", 8, 3, 4, {"head.bias": (3,)}, labels=(0, 1, 2), parts=PARTS)
 FRAMES = {
+    "agreement": messages.encode_agreement(AGREEMENT),
+    "card": messages.encode_card(CARD),
+    "data card": messages.encode_data_card(DATA_CARD),
     "round": messages.encode_round(ROUND),
     "request": messages.encode_request(REQUEST),
     "reply": messages.encode_reply(REPLY),
 }
-UNTYPED = '{"train": 1, "keep_model": true, "precision": "int8", "run": ""}'
+UNTYPED = '{"train": 1, "keep_model": true, "precision": "int8", "run": "run"}'
+ELSEWHERE = UNTYPED.replace("1", "true").replace('"run"}', '"../run"}')
 READERS: dict[str, Callable[[bytes], Any]] = {
+    "agreement": messages.decode_agreement,
+    "card": messages.decode_card,
+    "data card": messages.decode_data_card,
     "round": messages.decode_round,
     "request": messages.decode_request,
-    "card": messages.decode_card,
     "reply": messages.decode_reply,
 }
+
+
+def with_facts(kind: str, **facts: Any) -> bytes:
+    """The frame of a message with other facts, as a stranger might write it."""
+    tree = decode(FRAMES[kind])
+    return encode({**tree, "facts": json.dumps({**json.loads(str(tree["facts"])), **facts})})
 
 
 def test_a_round_and_a_request_arrive_as_they_were() -> None:
@@ -56,10 +76,36 @@ def test_a_card_arrives_as_it_was_in_the_same_bytes(make_rooms: MakeRooms) -> No
     assert messages.encode_card(messages.decode_card(frame)) == frame
 
 
+def test_what_rooms_agree_by_arrives_as_it_was() -> None:
+    assert messages.decode_data_card(FRAMES["data card"]) == DATA_CARD
+    assert messages.decode_agreement(FRAMES["agreement"]) == AGREEMENT
+    categories = replace(DATA_CARD, labels=("sit", "walk"), window_shape=(9,))
+    assert messages.decode_data_card(messages.encode_data_card(categories)) == categories
+
+
+_NAMES = st.text("abc é", min_size=1, max_size=8).map(lambda text: f"x{text}".strip())
+_LABELS = st.lists(st.integers() | st.text(max_size=5), min_size=2, max_size=5, unique=True)
+
+
+@given(st.builds(DataCard, _NAMES, _LABELS.map(tuple), st.just((4, 2)), st.just(PARTS)))
+def test_any_data_card_survives(card: DataCard) -> None:
+    assert messages.decode_data_card(messages.encode_data_card(card)) == card
+
+
+@given(
+    st.builds(
+        Agreement, _LABELS.map(tuple), st.just((4, 2)), st.dictionaries(_NAMES, st.text(max_size=9))
+    )
+)
+def test_any_agreement_survives(agreed: Agreement) -> None:
+    assert messages.decode_agreement(messages.encode_agreement(agreed)) == agreed
+
+
 def test_a_reply_arrives_as_it_was_and_numbers_keep_their_kind() -> None:
     arrived = messages.decode_reply(FRAMES["reply"])
     assert arrived.scores == REPLY.scores
-    assert repr(arrived.report) == repr({"epochs": 3, "loss": float("inf")})
+    assert repr(arrived.report) == repr({"epochs": 3, "loss": 1e-300})
+    assert arrived.note == REPLY.note
     assert arrived.seconds == REPLY.seconds
     assert arrived.upload == REPLY.upload
     np.testing.assert_array_equal(arrived.confusion, REPLY.confusion)
@@ -92,7 +138,8 @@ def test_another_message_is_refused_by_name(kind: str) -> None:
         ("request", {"download": 3}, "its download is no bytes"),
         ("reply", {"round": None}, "which round it answers"),
         ("reply", {"scores": None}, "has no scores"),
-        ("reply", {"report": {"loss": "high"}}, r"report\.loss is no number"),
+        ("reply", {"report": {"loss": "high"}}, r"report\.loss is 'high'; expected a finite"),
+        ("reply", {"note": 3}, "its note is no text"),
         ("reply", {"confusion": np.ones(3)}, "confusion matrix is no table"),
     ],
 )
@@ -101,6 +148,91 @@ def test_what_is_not_whole_is_refused_with_a_sentence(
 ) -> None:
     with pytest.raises(PayloadError, match=complaint):
         READERS[kind](encode({**decode(FRAMES[kind]), **change}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "complaint"),
+    [
+        ("round", {"number": -3, "total": -1}, "round -3 of -1: rounds are counted from 1"),
+        ("round", {"number": 4, "total": 2}, "round 4 of 2"),
+        ("request", json.loads(ELSEWHERE), r"run '\.\./run': use 1 to 64 letters"),
+        ("card", {"parts": {}}, r"card of room 'cafe': parts are \{\}; expected the number of"),
+        ("card", {"parts": {**PARTS, "test": -1}}, "expected the number of train"),
+        ("card", {"classes": 10**30}, "are more numbers than"),
+        ("card", {"width": 0}, "width is 0; expected 1 or more"),
+        ("card", {"windows": -1}, "windows is -1; expected 0 or more"),
+        ("card", {"classes": 2}, "2 classes and 3 labels"),
+        ("card", {"labels": [0, 1, 1]}, "names a label twice"),
+        ("card", {"shapes": {"head": [-1]}}, r"array 'head' has shape \(-1,\)"),
+        ("card", {"norms": ["bn"]}, "'bn' is none of its arrays"),
+        ("card", {"window_shape": [0, 3]}, r"windows of shape \(0, 3\)"),
+        ("card", {"blind": {"prior": {"mae": float("nan")}}}, "scores of 'prior' are not finite"),
+        ("card", {"name": "../cafe"}, r"room '\.\./cafe': use 1 to 64 letters"),
+        ("data card", {"labels": []}, "names no label"),
+        ("data card", {"labels": [True, 2]}, "labels"),
+        ("data card", {"parts": {"train": 3}}, "expected the number of train"),
+        ("data card", {"window_shape": [1, 2, 3]}, r"windows of shape \(1, 2, 3\)"),
+        ("agreement", {"classes": [1]}, "expected two or more"),
+        ("agreement", {"nets": {"cafe": 3}}, r"nets\.cafe"),
+    ],
+)
+def test_values_that_no_message_has_are_refused_with_a_sentence(
+    kind: str, facts: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(PayloadError, match=complaint):
+        READERS[kind](with_facts(kind, **facts))
+
+
+def test_what_cannot_be_is_refused_where_it_is_made() -> None:
+    with pytest.raises(RunError, match="round 0 of 3"):
+        Round(0, 3, Key(0))
+    assert Round(4, 3, Key(0)).number == 4, "the exchange after the last round only scores"
+    with pytest.raises(DataError, match="expected the number of train"):
+        replace(CARD, parts={})
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"report": {"loss": float("nan")}}, r"report\.loss is nan; expected a finite number"),
+        ({"report": {"loss": 10**400}}, r"report\.loss is 10{59}; expected a finite number"),
+        ({"report": {"loss": True}}, r"report\.loss is True"),
+        ({"seconds": {"train": float("inf")}}, r"seconds\.train is inf"),
+        ({"report": {"bytes_up": 0}}, r"report\.bytes_up: this name is the server's"),
+        ({"report": {"participated": 1}}, r"report\.participated: this name is the server's"),
+        ({"report": {"accuracy": 1}}, r"report\.accuracy: this name is the server's"),
+        ({"report": {"x.mae": 1}}, r"report\.x\.mae: this name is the server's"),
+        ({"scores": {**REPLY.scores, "bytes_down": 1}}, r"scores\.bytes_down is unknown"),
+        ({"scores": {**REPLY.scores, ".mae": 1}}, r"scores\.\.mae is unknown"),
+        ({"scores": {**REPLY.scores, "accuracy": 1.5}}, r"scores\.accuracy is 1\.5; expected"),
+        ({"scores": {**REPLY.scores, "x.mae": -1}}, r"scores\.x\.mae is -1; expected 0 or"),
+        ({"scores": {"accuracy": 1}}, "scores lack accuracy or macro_f1"),
+    ],
+)
+def test_a_reply_that_would_spoil_a_record_is_refused_at_both_ends(
+    change: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(PayloadError, match=f"^{complaint}"):
+        replace(REPLY, **change)
+    forged = encode({**decode(FRAMES["reply"]), **change})
+    with pytest.raises(PayloadError, match=f"^the cafe's: {complaint}"):
+        messages.decode_reply(forged, "the cafe's")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"confusion": np.eye(2, dtype=int)}, r"confusion matrix is \(2, 2\), its card has 3"),
+        ({"confusion": np.diag([40, 0, -4])}, "entries from -4 to 40"),
+        ({"confusion": np.full((3, 3), 2**63, np.uint64)}, "entries from -9223372036854775808"),
+        ({"confusion": np.eye(3, dtype=int)}, "the sum 3, its card has 36 test windows"),
+        ({"scores": {}}, "has 0 scores, its card has 36 test windows"),
+    ],
+)
+def test_a_reply_must_fit_the_card_of_its_room(change: dict[str, Any], complaint: str) -> None:
+    messages.check_reply(REPLY, CARD)
+    with pytest.raises(PayloadError, match=f"reply of room 'cafe' to round 3: .*{complaint}"):
+        messages.check_reply(replace(REPLY, **change), CARD)
 
 
 @given(st.sampled_from(sorted(FRAMES)), st.binary(max_size=200))

@@ -3,12 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedapa.algorithms.algorithm import Round
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.errors import PayloadError, RunError
-from fedapa.federation.messages import Request
+from fedapa.federation.messages import Request, check_reply
 from fedapa.federation.participant import Participant
 from fedapa.payload import Tree, encode
 from fedapa.randomness import Key
@@ -32,7 +33,7 @@ def test_only_the_last_two_states_are_kept(make_rooms: MakeRooms, tmp_path: Path
     room = participant(make_rooms, tmp_path)
     for number in range(1, 5):
         room.exchange(round_number(number), TRAIN)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "round-000003.state",
         "round-000004.state",
     ]
@@ -54,25 +55,103 @@ def test_a_repeated_request_gets_the_same_answer_from_the_file(
     assert again.report == first.report
 
 
-def test_another_download_is_another_request(make_rooms: MakeRooms, tmp_path: Path) -> None:
-    """If the server lost its last merge and asks with other prototypes, the room trains anew."""
-    room = participant(make_rooms, tmp_path)
-    upload = room.exchange(round_number(1), TRAIN).upload
-    changed = participant(make_rooms, tmp_path).exchange(
-        round_number(1), Request(download=None, train=False)
-    )
-    assert upload is not None
-    assert changed.upload is None
+def test_another_download_is_another_request(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the server lost its last merge and asks with other prototypes, the room trains anew.
+
+    Only the download differs: the answer is that of a room that never saw the first one.
+    """
+    down = {
+        "mixture": np.ones((3, 16), np.float32),
+        "known": np.ones(3, bool),
+        "clients": np.ones((2, 3, 16), np.float32),
+    }
+    other = {**down, "mixture": np.eye(3, 16, dtype=np.float32)}
+    asked = [replace(TRAIN, download=encode(values)) for values in (down, other)]
+    twice = participant(make_rooms, tmp_path / "twice")
+    first, second = (twice.exchange(round_number(1), request) for request in asked)
+    assert first.upload != second.upload
+    once = participant(make_rooms, tmp_path / "once").exchange(round_number(1), asked[1])
+    assert second.upload == once.upload
+    trained = []
+    monkeypatch.setattr(FedAPA, "train", lambda *_: trained.append(1))
+    assert twice.exchange(round_number(1), asked[1]).upload == once.upload
+    assert not trained, "the last answer is the one that is remembered"
 
 
-def test_files_of_another_run_are_not_answered_from(make_rooms: MakeRooms, tmp_path: Path) -> None:
-    other = replace(TRAIN, run="another")
-    room = participant(make_rooms, tmp_path / "one")
+def test_each_run_has_states_of_its_own(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """A second run, of the same plan or not, neither answers from the first one's nor ends them."""
+    room, other = participant(make_rooms, tmp_path / "one"), replace(TRAIN, run="another")
     room.exchange(round_number(1), TRAIN)
-    again = room.exchange(round_number(2), other)
-    fresh = participant(make_rooms, tmp_path / "new").exchange(round_number(2), other)
-    assert again.upload == fresh.upload
-    assert again.scores == fresh.scores
+    second = room.exchange(round_number(2), TRAIN)
+    again = [room.exchange(round_number(number), other) for number in (1, 2)]
+    fresh = participant(make_rooms, tmp_path / "new")
+    assert [reply.upload for reply in again] == [
+        fresh.exchange(round_number(number), other).upload for number in (1, 2)
+    ]
+    assert not any(reply.note for reply in again)
+    assert room.exchange(round_number(2), TRAIN).upload == second.upload
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["another", "run"]
+
+
+@pytest.mark.parametrize("change", ["windows", "classes", "net"])
+def test_a_room_whose_card_changed_joins_afresh_and_says_so(
+    change: str, make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    before = participant(make_rooms, tmp_path / "a")
+    for number in (1, 2):
+        assert before.exchange(round_number(number), TRAIN).note == ""
+    room = before.room
+    if change == "windows":
+        room = replace(room, windows=np.array(room.windows) + 1)
+    elif change == "classes":
+        room = replace(room, classes=(*room.classes, 7))
+    else:
+        room = replace(room, architecture="tiny")
+    back, new = (
+        Participant(FedAPA(), room, tmp_path / folder, tmp_path / "model") for folder in "ab"
+    )
+    reply, joined = (own.exchange(round_number(3), TRAIN) for own in (back, new))
+    assert reply.upload == joined.upload
+    assert "joined afresh" in reply.note
+    assert joined.note == ""
+    assert back.exchange(round_number(3), TRAIN).note == reply.note, "asked again, said again"
+    assert back.exchange(round_number(4), TRAIN).note == "", "from here on it goes on"
+
+
+def test_a_damaged_state_is_named_with_its_remedy(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    room = participant(make_rooms, tmp_path)
+    for number in (1, 2):
+        room.exchange(round_number(number), TRAIN)
+    newest = tmp_path / "run" / "round-000002.state"
+    for content in (newest.read_bytes()[:-1], encode({"state": {}})):
+        newest.write_bytes(content)
+        with pytest.raises(
+            RunError, match=r"round-000002\.state: .*; remove the file: room 'room 0'"
+        ):
+            room.exchange(round_number(3), TRAIN)
+    newest.unlink()
+    assert room.exchange(round_number(3), TRAIN).upload is not None
+
+
+def test_a_room_without_test_windows_trains_and_has_no_score(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    room = make_rooms()[0]
+    room = replace(room, split=replace(room.split, test=room.split.test[:0]))
+    reply = Participant(FedAPA(), room, tmp_path, tmp_path / "m").exchange(round_number(1), TRAIN)
+    assert reply.scores == {}
+    assert reply.upload is not None
+    check_reply(reply, room.card)
+
+
+def test_a_report_that_is_no_number_names_room_and_algorithm(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FedAPA, "train", lambda _, __, state, ___: (state, {}, {"x": np.nan}))
+    with pytest.raises(PayloadError, match=r"room 'room 0', FedAPA: report\.x is nan"):
+        participant(make_rooms, tmp_path).exchange(round_number(1), TRAIN)
 
 
 def test_a_room_that_missed_rounds_goes_on_from_its_newest_state(
@@ -89,7 +168,7 @@ def test_a_room_that_missed_rounds_goes_on_from_its_newest_state(
     back, there = (room.exchange(round_number(6), TRAIN) for room in (away, sitting))
     assert back.upload == there.upload
     assert back.scores == there.scores
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
+    assert sorted(path.name for path in (tmp_path / "a" / "run").iterdir()) == [
         "round-000002.state",
         "round-000006.state",
     ]

@@ -1,5 +1,6 @@
 """From a plan to rooms: steps that a room does alone, and what the server agrees on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,17 @@ import numpy as np
 import pytest
 
 from fedapa import Plan
-from fedapa.errors import DataError
+from fedapa.errors import DataError, RosterError
+from fedapa.federation.messages import Agreement
 from fedapa.federation.participant import introduce
-from fedapa.federation.prepare import agree, cut_windows, make_room, prepare_rooms, tell_data
+from fedapa.federation.prepare import (
+    agree,
+    cut_windows,
+    make_room,
+    prepare_rooms,
+    split_own,
+    tell_data,
+)
 from fedapa.rooms.card import DataCard
 from fedapa.stores.store import write_store
 from tests.conftest import MakeStore
@@ -39,12 +48,14 @@ def test_rooms_that_prepare_alone_are_those_of_one_process(
                 together.copy(room, alone)
             plans[room] = plan_of(path)
     windows = {room: cut_windows(plan)[0] for room, plan in plans.items()}
-    cards = [tell_data(plans[room], windows[room]) for room in sorted(plans)]
+    splits = {room: split_own(plan, windows[room]) for room, plan in plans.items()}
+    cards = [tell_data(windows[room], splits[room]) for room in sorted(plans)]
     agreed = agree(plan_of(whole), cards)
     assert agreed.classes == (0, 1, 2)
     assert set(agreed.nets.values()) == {"tiny", "middle", "large"}
     for expected in prepare_rooms(plan_of(whole)):
-        made = make_room(plans[expected.name], windows[expected.name], agreed)
+        name = expected.name
+        made = make_room(plans[name], windows[name], split=splits[name], agreed=agreed)
         assert introduce(made) == introduce(expected)
         np.testing.assert_array_equal(made.windows, expected.windows)
         np.testing.assert_array_equal(made.split.test, expected.split.test)
@@ -59,6 +70,25 @@ def test_window_shapes_that_do_not_fit_are_refused_by_name_with_a_remedy() -> No
         DataError, match=r"room 'hall' has windows of \(16, 64\), room 'cafe' .*same"
     ):
         agree(Plan(), cards)
+
+
+def test_what_cannot_agree_is_told_with_the_rooms() -> None:
+    card = DataCard("cafe", (0, 1), (16, 52), {"train": 8, "validation": 1, "test": 2})
+    with pytest.raises(RosterError, match="no rooms to agree"):
+        agree(Plan(), [])
+    with pytest.raises(RosterError, match="room 'cafe' appears twice"):
+        agree(Plan(), [card, card])
+    others = [replace(card, name=name, labels=("sit", "walk")) for name in ("hall", "lab")]
+    with pytest.raises(DataError, match=r"0 … in room 'cafe', 'walk' … in room 'hall', room 'lab'"):
+        agree(Plan(), [card, *others])
+
+
+def test_a_room_that_did_not_agree_is_named(make_store: MakeStore) -> None:
+    plan = plan_of(make_store(THREE))
+    windows = cut_windows(plan)[0]
+    agreed = Agreement((0, 1, 2), (16, 6), {"hall": "tiny"})
+    with pytest.raises(RosterError, match=r"room 'cafe' is not among those that agreed \(hall\)"):
+        make_room(plan, windows, split=split_own(plan, windows), agreed=agreed)
 
 
 def test_rooms_of_other_shapes_are_refused_before_windows_are_dealt(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -448,9 +448,9 @@ def test_the_fingerprint_covers_every_window(make_store: MakeStore, make_rooms: 
         for part in ("train", "validation", "test"):
             windows = np.array(room.windows)
             windows[getattr(room.split, part)[0], 0, 0] += 1
-            changed = replace(room, windows=windows, digest="")
-            same = replace(room, windows=np.array(room.windows), digest="")
-            assert introduce(changed).fingerprint != introduce(same).fingerprint, part
+            assert introduce(replace(room, windows=windows)).fingerprint != known, part
+        same = replace(room, windows=np.array(room.windows))
+        assert introduce(same).fingerprint == known, "by their values, wherever they lie"
 
 
 def test_test_windows_that_changed_are_noticed_on_resume(
@@ -521,6 +521,92 @@ def test_rooms_that_join_later_are_in_the_runs_files(make_rooms: MakeRooms, tmp_
     assert sorted(done.records[-1]["rooms"]) == ["room 0", "room 1"]
     assert done.summary["averaged_fewer"] == {"room 0": 4, "room 2": 1}
     assert set(done.summary["windows"]) == {"room 0", "room 1", "room 2"}
+
+
+class Absent:
+    """An engine that loses the replies of some rooms in some exchanges, and counts what it asks."""
+
+    def __init__(self, engine: InProcess, lost: Callable[[int, str], bool]) -> None:
+        self._engine, self._lost = engine, lost
+        self.names: set[str] = set()
+
+    def roster(self) -> Roster:
+        return self._engine.roster()
+
+    def exchange(self, round: Round, requests: Mapping[str, Request]) -> Mapping[str, Reply]:
+        self.names |= {request.run for request in requests.values()}
+        here = {room: requests[room] for room in requests if not self._lost(round.number, room)}
+        return self._engine.exchange(round, here)
+
+
+def test_a_room_that_misses_the_end_is_named(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """It has no model file; when it is back, a longer run gives it one and the note goes."""
+    plan, out = Plan(rounds=2, algorithm="fedapa"), tmp_path / "out"
+    inner = InProcess(plan.build(), make_rooms(), folder=out, workers=0)
+    lost = Absent(inner, lambda number, room: number == 3 and room == "room 1")
+    done = run(plan, engine=lost, out=out)
+    assert done.summary["without_model"] == ["room 1"]
+    (note,) = done.summary["notes"]
+    assert note.startswith("exchange 3: room 'room 1' missed the last exchange, so it has no model")
+    assert not (out / "models" / "room 1.safetensors").exists()
+    longer = run(Plan(rounds=3, algorithm="fedapa"), engine=inner, out=out, resume=True)
+    assert "notes" not in longer.summary and "without_model" not in longer.summary
+    assert (out / "models" / "room 1.safetensors").exists()
+
+
+def test_a_run_in_which_nobody_scores_says_so(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    plan, out = Plan(rounds=2, algorithm="local"), tmp_path / "out"
+    inner = InProcess(plan.build(), make_rooms(), folder=out, workers=0)
+    with pytest.raises(RunError, match=r"out: no room told a score in 2 rounds, .* --resume"):
+        run(plan, engine=Absent(inner, lambda *_: True), out=out)
+    assert not (out / "summary.json").exists()
+    assert run(plan, engine=inner, out=out, resume=True).summary["rooms"], "they are back"
+    early = Plan(rounds=6, algorithm="local")
+    done = run(early, engine=Absent(inner, lambda number, _: number > 2), out=tmp_path / "early")
+    assert "no room told a score in the last 5 rounds" in done.summary["notes"]
+
+
+def test_the_same_plan_twice_is_two_runs_to_rooms_that_keep_their_states(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """To the same bytes; a resumed run goes on under its name, and without it not at all."""
+    plan = Plan(rounds=2, algorithm="fedapa")
+    inner = InProcess(plan.build(), make_rooms(), folder=tmp_path / "rooms", workers=0)
+    engines = [Absent(inner, lambda *_: False) for _ in range(2)]
+    for number, engine in enumerate(engines):
+        run(plan, engine=engine, out=tmp_path / str(number))
+        assert len(engine.names) == 1
+    assert engines[0].names != engines[1].names
+    assert len(list((tmp_path / "rooms" / "rooms" / "room 0").iterdir())) == 2
+    for name in SAME:
+        assert (tmp_path / "0" / name).read_bytes() == (tmp_path / "1" / name).read_bytes(), name
+    longer = Plan(rounds=3, algorithm="fedapa")
+    run(longer, engine=engines[1], out=tmp_path / "1", resume=True)
+    assert len(engines[1].names) == 1
+    for content, complaint in ((b"no such run", "is not the name of this run"), (None, "missing")):
+        (tmp_path / "0" / "name").unlink()
+        if content is not None:
+            (tmp_path / "0" / "name").write_bytes(content)
+        with pytest.raises(RunError, match=complaint):
+            run(longer, engine=engines[0], out=tmp_path / "0", resume=True)
+
+
+def test_a_net_that_cannot_be_saved_is_refused_before_it_is_trained(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch import nn
+
+    usual = Room.build
+
+    def build(self: Room) -> Any:
+        model = usual(self)
+        model.encoder.append(nn.Tanh())
+        return model
+
+    monkeypatch.setattr(Room, "build", build)
+    with pytest.raises(PlanError, match=r"room 'room 0': its net 'middle' cannot be saved: .*Tanh"):
+        run(Plan(rounds=1, algorithm="local"), rooms=make_rooms(), out=tmp_path / "o", workers=0)
+    assert not (tmp_path / "o").exists()
 
 
 def test_batches_that_batchnorm_cannot_normalise_are_refused(
@@ -694,9 +780,10 @@ def test_a_class_with_one_window_trains(make_store: MakeStore, tmp_path: Path) -
     with h5py.File(path, "r+") as file:
         file["cafe"].copy("1-0", "2-0")
         file["cafe"]["2-0"].attrs["label"] = 2
-        values = file["cafe"]["2-0"]["amplitude"][:16]
-        del file["cafe"]["2-0"]["amplitude"]
-        file["cafe"]["2-0"]["amplitude"] = values
+        for name in ("amplitude", "timestamps"):
+            values = file["cafe"]["2-0"][name][:16]
+            del file["cafe"]["2-0"][name]
+            file["cafe"]["2-0"][name] = values
     finished = run(plan_of(path, rounds=2), out=tmp_path / "out", workers=0)
     assert finished.data["classes"] == [0, 1, 2]
     assert np.asarray(finished.summary["confusion"]["cafe"])[2].sum() == 0, "trained, not tested"
@@ -712,7 +799,8 @@ def test_classes_of_the_plan_must_cover_the_labels(make_store: MakeStore, tmp_pa
 
 def test_mixed_kinds_of_labels_are_refused(make_store: MakeStore, tmp_path: Path) -> None:
     store = make_store({"cafe": {0: 2, 1: 2}, "hall": {"sit": 2, "walk": 2}})
-    with pytest.raises(DataError, match="mix counts and categories"):
+    told = "mix counts and categories: 0 … in room 'cafe', 'walk' … in room 'hall'; use one kind"
+    with pytest.raises(DataError, match=told):
         run(plan_of(store), out=tmp_path / "out", workers=0)
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import ConfigDict
 
-from fedapa.errors import PlanError
+from fedapa.errors import PlanError, RunError
 from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
 from fedapa.learning.tree import NamedArrays, load_weights, weights_of
 from fedapa.models.model import Model
@@ -58,6 +58,15 @@ class Round:
     total: int | None
     """How many rounds there will be; none where nobody has decided that."""
     key: Key
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no round has; one exchange after the last round only scores."""
+        last = self.total
+        if self.number < 1 or (last is not None and (last < 1 or self.number > last + 1)):
+            raise RunError(
+                f"round {self.number} of {last}: rounds are counted from 1 up to one after the "
+                "last, which only scores"
+            )
 
 
 @dataclass(frozen=True)
@@ -167,6 +176,10 @@ class Algorithm:
     def dismiss(self, state: ServerState, room: str) -> ServerState:
         """The state without a room that left, between rounds."""
         return state
+
+    def standstill(self, state: ServerState) -> str:
+        """Why nobody can learn in this state, as a sentence; empty where somebody can."""
+        return ""
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
         """What is worth recording about a state: numbers, [N] per room, or [N, N] between them.

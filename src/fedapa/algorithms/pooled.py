@@ -55,6 +55,7 @@ class Pooled(Algorithm):
         state: ServerState = {
             "net": _net(holders[0]),
             "arrays": _arrays(holders[0]),
+            "trains": "",
             "merged": {},
         }
         for card in roster:
@@ -68,7 +69,22 @@ class Pooled(Algorithm):
                 f"Pooled is one net for all: {card.name} has {_net(card)}, the room that trains "
                 f"has {state['net']}; give all rooms one architecture and one class list"
             )
-        return state
+        if card.pooled and state["trains"]:
+            raise RosterError(
+                f"Pooled trains in one room: {card.name} holds everybody's windows, and so does "
+                f"{state['trains']}; use one of the two"
+            )
+        return {**state, "trains": card.name} if card.pooled else state
+
+    def dismiss(self, state: ServerState, room: str) -> ServerState:
+        """The net stays; nobody trains it on where the room that left was the one that does."""
+        return {**state, "trains": ""} if room == state["trains"] else state
+
+    def standstill(self, state: ServerState) -> str:
+        """The room with everybody's windows may have left."""
+        if state["trains"]:
+            return ""
+        return "the room that trains has left: nobody learns until it is back"
 
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """The net, once it was trained."""

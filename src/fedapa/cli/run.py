@@ -133,6 +133,8 @@ def run(
         print_json({"out": str(folder), **finished.summary})
         return
     _print_results(results_of([finished], title="")[0])
+    for note in finished.summary.get("notes", []):
+        print_out(f"Note: {note}")
     print_out(f"Everything about this run: {folder}")
 
 

@@ -196,7 +196,7 @@ def summarise(
         "blind": {
             name: {**over_rooms(scores, tested), "rooms": scores}
             for name in predictors
-            for scores in [{room: dict(blind[room][name]) for room in rooms}]
+            for scores in [{room: dict(blind[room][name]) for room in rooms if name in blind[room]}]
         },
         "windows": {room: dict(windows[room]) for room in rooms},
         "bytes": {

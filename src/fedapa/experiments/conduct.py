@@ -31,7 +31,7 @@ from fedapa.federation.cohort import number_of
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
 from fedapa.federation.plan import DataPlan, Plan, differences
-from fedapa.federation.prepare import check_batches, prepare_rooms
+from fedapa.federation.prepare import check_batches, check_nets, prepare_rooms
 from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
@@ -295,6 +295,7 @@ def _check(plans: Iterable[Plan], show: Show) -> None:
             split.add((data, plan.seed))
             prepared[rooms_of] = prepare_rooms(plan, show, workers=None)
             check_batches(prepared[rooms_of], plan.training.batch_size)
+            check_nets(prepared[rooms_of])
         if (rooms_of, repr(document["algorithm"])) not in begun:
             begun.add((rooms_of, repr(document["algorithm"])))
             algorithm = plan.build()

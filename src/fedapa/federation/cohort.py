@@ -5,6 +5,7 @@ rooms still span what all of them know. ``capable`` prefers rooms that finish th
 that nobody waits for long. The paper's discussion asks for the last two and evaluates neither.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -15,11 +16,13 @@ from fedapa.algorithms.algorithm import Algorithm, Roster
 from fedapa.errors import PlanError, RosterError
 from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
-from fedapa.windows.labels import check_name
+from fedapa.rooms.card import RoomCard
 
 __all__ = [
     "Selection",
     "capable",
+    "check_labels",
+    "check_once",
     "check_roster",
     "check_selection",
     "choose",
@@ -35,19 +38,28 @@ def check_roster(roster: Roster) -> None:
     """Refuse rooms that cannot form a federation, whatever the algorithm."""
     if not roster:
         raise RosterError("there are no rooms; a federation needs at least one")
-    first, seen = roster[0], set()
+    check_once(roster)
     for card in roster:
-        check_name(card.name, "room")  # it becomes the name of a file
-        if card.name in seen:
-            raise RosterError(f"room '{card.name}' appears twice; rename one of them")
-        seen.add(card.name)
-        if card.labels != first.labels:
-            odd = sorted(set(card.labels) ^ set(first.labels), key=str)
-            told = f"{odd[0]!r} is in one list only" if odd else "the order differs"
-            raise RosterError(
-                f"room '{card.name}' has another class list than '{first.name}': {told}; give all "
-                "rooms the same classes, also those that a room does not hold"
-            )
+        check_labels(card, roster[0])
+
+
+def check_once(roster: Roster) -> None:
+    """Refuse a roster that names a room twice."""
+    counted = Counter(card.name for card in roster)
+    for name in sorted(counted):
+        if counted[name] > 1:
+            raise RosterError(f"room '{name}' appears twice; rename one of them")
+
+
+def check_labels(card: RoomCard, first: RoomCard) -> None:
+    """Refuse a room whose class list is not that of the room that was there first."""
+    if card.labels != first.labels:
+        odd = sorted(set(card.labels) ^ set(first.labels), key=str)
+        told = f"{odd[0]!r} is in one list only" if odd else "the order differs"
+        raise RosterError(
+            f"room '{card.name}' has another class list than '{first.name}': {told}; give all "
+            "rooms the same classes, also those that a room does not hold"
+        )
 
 
 def check_selection(

@@ -2,19 +2,22 @@
 
 ::
 
-    server → room    Round      which round it is, and its random stream
-                     Request    the download, and what to do with it
-    room → server    RoomCard   what the server may know of the room
-                     Reply      the score, the upload, what to record
+    room → server    DataCard    what the server must know of its windows
+    server → room    Agreement   the classes and the nets that follow from all of them
+    room → server    RoomCard    what the server may know of the room
+    server → room    Round       which round it is, and its random stream
+                     Request     the download, and what to do with it
+    room → server    Reply       the score, the upload, what to record
 
 A message is a frame of ``fedapa.payload``: its kind, the version of these forms, then its content.
 Plain facts are one JSON text that is checked against the types of the dataclass; arrays and encoded
 payloads are arrays. Whatever arrives is a whole message or a ``PayloadError`` of one sentence.
 
-``Round`` and ``RoomCard`` stand in lower layers, where algorithms use them; their form is here.
+``Round`` and both cards stand in lower layers, where algorithms use them; their form is here.
 """
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
@@ -23,20 +26,29 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from fedapa.algorithms.algorithm import Round
-from fedapa.errors import PayloadError
+from fedapa.errors import DataError, FedapaError, PayloadError
+from fedapa.evaluation.metrics import METRICS
 from fedapa.payload import Array, Precision, Tree, decode, encode
-from fedapa.rooms.card import RoomCard
+from fedapa.rooms.card import DataCard, RoomCard
+from fedapa.windows.labels import Label, check_name
 
 __all__ = [
+    "ADDED",
+    "Agreement",
     "Reply",
     "Request",
     "card_of",
     "card_tree",
+    "check_reply",
+    "decode_agreement",
     "decode_card",
+    "decode_data_card",
     "decode_reply",
     "decode_request",
     "decode_round",
+    "encode_agreement",
     "encode_card",
+    "encode_data_card",
     "encode_reply",
     "encode_request",
     "encode_round",
@@ -44,6 +56,27 @@ __all__ = [
 
 _VERSION = 1
 _T = TypeVar("_T")
+ADDED = frozenset(["participated", "bytes_up", "bytes_down"])
+"""What the server itself notes of a room in a record; no report may have these names."""
+_LONGEST_NOTE = 500
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all rooms of a federation have in common, and the net that each can afford."""
+
+    classes: tuple[Label, ...]
+    window_shape: tuple[int, ...]
+    nets: Mapping[str, str]
+    """room → architecture."""
+
+    def __post_init__(self) -> None:
+        """Refuse classes that are no class list; the nets are checked by who builds them."""
+        if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
+            raise DataError(
+                f"classes {list(self.classes)}: expected two or more, each once; there is nothing "
+                "to tell apart"
+            )
 
 
 @dataclass(frozen=True)
@@ -58,8 +91,12 @@ class Request:
     """Whether to write the deployed net to its file."""
     precision: Precision = "float32"
     """In how many bits the floats of the upload travel."""
-    run: str = ""
-    """Names the run: a room does not answer from states of another."""
+    run: str = "run"
+    """Names the run: a room does not answer from states of another. It becomes a folder's name."""
+
+    def __post_init__(self) -> None:
+        """Refuse a name of the run that would lead elsewhere."""
+        check_name(self.run, "run")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +114,69 @@ class Reply:
     report: Mapping[str, float] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     """How long scoring and training took; outside every equality."""
+    note: str = ""
+    """What the people at the server should know, as a sentence; mostly nothing."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would spoil a record: other names, and numbers that cannot be."""
+        for name in ("scores", "report", "seconds"):
+            for word, value in getattr(self, name).items():
+                if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
+                    raise PayloadError(f"{name}.{word} is {value!r:.60}; expected a finite number")
+        for word, value in self.scores.items():
+            _check_score(word, value)
+        if self.scores and not {"accuracy", "macro_f1"} <= set(self.scores):
+            raise PayloadError("scores lack accuracy or macro_f1; expected both, or no score")
+        for word in self.report:
+            if word in ADDED or word.rpartition(".")[2] in METRICS:
+                raise PayloadError(
+                    f"report.{word}: this name is the server's; report it by another"
+                )
+
+
+def _check_score(word: str, value: float) -> None:
+    alternative, dot, metric = word.rpartition(".")
+    if metric not in METRICS or (dot and not alternative):
+        raise PayloadError(
+            f"scores.{word} is unknown; expected {', '.join(METRICS)}, of an alternative as "
+            "name.metric"
+        )
+    if value < 0 or (value > 1 and metric != "mae"):
+        expected = "0 or more" if metric == "mae" else "0 to 1"
+        raise PayloadError(f"scores.{word} is {value}; expected {expected}")
+
+
+def check_reply(reply: Reply, card: RoomCard) -> None:
+    """Refuse a reply that does not fit the card of its room."""
+    counts, tested = np.asarray(reply.confusion, np.int64), card.parts["test"]
+    where = f"reply of room '{card.name}' to round {reply.round}"
+    if counts.shape != (card.classes, card.classes):
+        raise PayloadError(
+            f"{where}: its confusion matrix is {counts.shape}, its card has {card.classes} classes"
+        )
+    # No entry beyond the whole: a sum of such entries might wrap round to it.
+    if (counts < 0).any() or (counts > tested).any() or counts.sum() != tested:
+        raise PayloadError(
+            f"{where}: its confusion matrix has entries from {counts.min()} to {counts.max()} and "
+            f"the sum {counts.sum()}, its card has {tested} test windows"
+        )
+    if bool(reply.scores) != bool(tested):
+        raise PayloadError(
+            f"{where}: has {len(reply.scores)} scores, its card has {tested} test windows"
+        )
 
 
 # ---- server → room -------------------------------------------------------------------------------
+
+
+def encode_agreement(agreed: Agreement) -> bytes:
+    """What was agreed on as a frame."""
+    return _encode("agreement", {"facts": _facts(asdict(agreed))})
+
+
+def decode_agreement(frame: bytes, source: str = "agreement") -> Agreement:
+    """The agreement in a frame of ``encode_agreement``."""
+    return _checked(Agreement, _open("agreement", frame, source), source)
 
 
 def encode_round(round: Round) -> bytes:
@@ -107,6 +204,16 @@ def decode_request(frame: bytes, source: str = "request") -> Request:
 # ---- room → server -------------------------------------------------------------------------------
 
 
+def encode_data_card(card: DataCard) -> bytes:
+    """What a room tells of its windows as a frame."""
+    return _encode("data card", {"facts": _facts(asdict(card))})
+
+
+def decode_data_card(frame: bytes, source: str = "data card") -> DataCard:
+    """The card in a frame of ``encode_data_card``."""
+    return _checked(DataCard, _open("data card", frame, source), source)
+
+
 def encode_card(card: RoomCard) -> bytes:
     """A room's card as a frame."""
     return encode(card_tree(card))
@@ -131,25 +238,31 @@ def encode_reply(reply: Reply) -> bytes:
     """A reply as a frame."""
     numbers = {name: dict(getattr(reply, name)) for name in ("scores", "report", "seconds")}
     arrays = {"confusion": reply.confusion, "upload": _as_array(reply.upload)}
-    return _encode("reply", {"round": reply.round, **numbers, **arrays})
+    return _encode("reply", {"round": reply.round, "note": reply.note, **numbers, **arrays})
 
 
 def decode_reply(frame: bytes, source: str = "reply") -> Reply:
     """The reply in a frame of ``encode_reply``."""
     tree = _open("reply", frame, source)
-    number, matrix = tree.get("round"), tree.get("confusion")
+    number, matrix, note = tree.get("round"), tree.get("confusion"), tree.get("note")
     if type(number) is not int:
         raise PayloadError(f"{source}: does not say which round it answers")
     if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "iu":
         raise PayloadError(f"{source}: its confusion matrix is no table of counts")
-    return Reply(
-        round=number,
-        scores=_numbers(tree, "scores", source),
-        confusion=matrix,
-        upload=_as_bytes(tree, "upload", source),
-        report=_numbers(tree, "report", source),
-        seconds=_numbers(tree, "seconds", source),
-    )
+    if not isinstance(note, str) or len(note) > _LONGEST_NOTE:
+        raise PayloadError(f"{source}: its note is no text of at most {_LONGEST_NOTE} letters")
+    try:
+        return Reply(
+            round=number,
+            scores=_numbers(tree, "scores", source),
+            confusion=matrix,
+            upload=_as_bytes(tree, "upload", source),
+            report=_numbers(tree, "report", source),
+            seconds=_numbers(tree, "seconds", source),
+            note=note,
+        )
+    except PayloadError as error:
+        raise PayloadError(f"{source}: {str(error).removeprefix(f'{source}: ')}") from error
 
 
 # ---- what all of them share ----------------------------------------------------------------------
@@ -199,6 +312,8 @@ def _checked(kind: type[_T], tree: Tree, source: str, **others: object) -> _T:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise PayloadError(f"{source}: {place}: {first['msg'].lower()}") from error
+    except FedapaError as error:
+        raise PayloadError(f"{source}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"{source}: not a whole message ({error})") from error
 
@@ -207,9 +322,6 @@ def _numbers(tree: Tree, name: str, source: str) -> dict[str, float]:
     values = tree.get(name)
     if not isinstance(values, Mapping):
         raise PayloadError(f"{source}: has no {name}")
-    for word, value in values.items():
-        if not isinstance(value, int | float):
-            raise PayloadError(f"{source}: {name}.{word} is no number")
     return cast(dict[str, float], dict(values))
 
 

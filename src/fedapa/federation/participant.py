@@ -1,11 +1,13 @@
 """The room's side of a round, the same for every engine: receive, score, train, reply, remember.
 
-A participant keeps its state in atomic files, one a round, the last two. A request that it has
-answered already (the server crashed, or the reply was lost) is answered from the file instead of
-trained twice; so updates are idempotent, and a run that is killed at any moment goes on bit-equal.
-A room that missed rounds goes on from the newest state that it has.
+A participant keeps its state in atomic files, one a round, the last two, in a folder for each run.
+A request that it has answered already (the server crashed, or the reply was lost) is answered from
+the file instead of trained twice; so updates are idempotent, and a run that is killed at any moment
+goes on bit-equal. A room that missed rounds goes on from the newest state that it has. A state
+belongs to the room's card: with other windows, other classes or another net the room joins afresh.
 """
 
+import functools
 import hashlib
 import re
 import time
@@ -24,9 +26,15 @@ from fedapa.algorithms.algorithm import (
     Round,
     planned_rounds,
 )
-from fedapa.errors import RunError
+from fedapa.errors import PayloadError, RunError
 from fedapa.evaluation.metrics import blind_scores, confusion, score
-from fedapa.federation.messages import Reply, Request, decode_reply, encode_reply
+from fedapa.federation.messages import (
+    Reply,
+    Request,
+    decode_reply,
+    encode_card,
+    encode_reply,
+)
 from fedapa.files import write_bytes
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Model
@@ -39,7 +47,9 @@ from fedapa.rooms.room import Room
 __all__ = ["Participant", "introduce"]
 
 _NAME = re.compile(r"round-(\d+)\.state")
-_CHUNK = 64  # windows hashed at a time
+_AFRESH = (
+    "its windows, its classes or its net are others than before in this run, so it joined afresh"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +59,7 @@ class Participant:
     algorithm: Algorithm
     room: Room
     folder: Path
-    """Where this room keeps its states."""
+    """Where this room keeps its states, a folder for each run."""
     model_path: Path
     """Where the finished net goes."""
 
@@ -58,31 +68,34 @@ class Participant:
         if self.algorithm.plans_ahead:
             planned_rounds(self.algorithm.title, round)
         asked = digest(request.download or b"") + f"-{request.train}"
-        remembered = self._load(round.number, request.run)
+        states = _States(self.folder / request.run, self.room)
+        remembered = states.load(round.number)
         if remembered is not None and remembered["asked"] == asked:
             state = cast(Tree, remembered["state"])
-            reply = decode_reply(cast(Array, remembered["reply"]).tobytes(), str(self.folder))
+            frame = cast(Array, remembered["reply"]).tobytes()
+            reply = decode_reply(frame, str(states.path(round.number)))
         else:
-            before, file = self._state_before(round, request.run)
-            state, reply = self._work(before, round, request)
+            before, file, note = self._state_before(states, round)
+            state, reply = self._work(before, round, request, note)
             # Seconds are not remembered: an answer from the file took none.
             answer = np.frombuffer(encode_reply(replace(reply, seconds={})), np.uint8)
-            entry: Tree = {"run": request.run, "asked": asked, "state": state, "reply": answer}
-            write_bytes(self._path(round.number), encode(entry))
-            self._keep(file, self._path(round.number))
+            states.save(round.number, {"asked": asked, "state": state, "reply": answer})
+            states.keep(file, states.path(round.number))
         if request.keep_model:
             self._keep_model(self.algorithm.deploy(self.room, state, round))
         return reply
 
-    def _work(self, state: RoomState, round: Round, request: Request) -> tuple[RoomState, Reply]:
+    def _work(
+        self, state: RoomState, round: Round, request: Request, note: str
+    ) -> tuple[RoomState, Reply]:
         if request.download is not None:
             payload = decode(request.download, f"download of room '{self.room.name}'")
             state = self.algorithm.receive(self.room, state, payload, round)
         began = time.perf_counter()
         matrix = self._confusion(self.algorithm.deploy(self.room, state, round))
-        scores = score(matrix, self.room.classes)
+        scores = self._scores(matrix)
         for name, model in self.algorithm.alternatives(self.room, state, round).items():
-            further = score(self._confusion(model), self.room.classes)
+            further = self._scores(self._confusion(model))
             scores |= {f"{name}.{metric}": value for metric, value in further.items()}
         scored = time.perf_counter()
         upload: Payload | None = None
@@ -90,14 +103,25 @@ class Participant:
         if request.train:
             state, upload, report = self.algorithm.train(self.room, state, round)
         seconds = {"score": scored - began, "train": time.perf_counter() - scored}
-        return state, Reply(
-            round=round.number,
-            scores=scores,
-            confusion=matrix,
-            upload=None if upload is None else encode(upload, request.precision),
-            report=report,
-            seconds=seconds,
-        )
+        try:
+            reply = Reply(
+                round=round.number,
+                scores=scores,
+                confusion=matrix,
+                upload=None if upload is None else encode(upload, request.precision),
+                report=report,
+                seconds=seconds,
+                note=note,
+            )
+        except PayloadError as error:
+            raise PayloadError(
+                f"room '{self.room.name}', {self.algorithm.title}: {error}"
+            ) from error
+        return state, reply
+
+    def _scores(self, matrix: npt.NDArray[np.int64]) -> dict[str, float]:
+        """A room without test windows has no score."""
+        return score(matrix, self.room.classes) if matrix.any() else {}
 
     def _keep_model(self, model: Model) -> None:
         embeddings, labels = (part.cpu().numpy() for part in self.room.embeddings(model))
@@ -108,43 +132,71 @@ class Participant:
         guess, truth = self.room.predict(model)
         return confusion(truth, guess, len(self.room.classes))
 
-    def _state_before(self, round: Round, run: str) -> tuple[RoomState, Path | None]:
-        """The newest state of an earlier round and its file; a room without any joins."""
-        for number in sorted(self._numbers(), reverse=True):
-            if number == round.number or (remembered := self._load(number, run)) is None:
+    def _state_before(self, states: "_States", round: Round) -> tuple[RoomState, Path | None, str]:
+        """The newest state of an earlier round and its file; a room without any joins.
+
+        The last is what to say of it: a room joins a second time if its card is another.
+        """
+        numbers = states.numbers()
+        for number in sorted(numbers, reverse=True):
+            if number == round.number or (remembered := states.load(number)) is None:
                 continue
             if number > round.number:
                 raise RunError(
-                    f"{self._path(number)}: room '{self.room.name}' has answered round {number} "
+                    f"{states.path(number)}: room '{self.room.name}' has answered round {number} "
                     f"and is asked for round {round.number}: the request comes too late, or the "
                     "server went on from an old checkpoint; start the run afresh"
                 )
-            return cast(Tree, remembered["state"]), self._path(number)
+            return cast(Tree, remembered["state"]), states.path(number), ""
         # Not the round's stream: a room begins alike whenever it comes.
         key = Key(round.key.seed) / "room" / self.room.name / "join"
-        return self.algorithm.join(self.room, key), None
+        other_card = any(states.load(number) is None for number in numbers)
+        return self.algorithm.join(self.room, key), None, _AFRESH if other_card else ""
 
-    def _path(self, number: int) -> Path:
+
+@dataclass(frozen=True, eq=False)
+class _States:
+    """The states of a room in one run, a file each; only those of its present card count."""
+
+    folder: Path
+    room: Room
+
+    @functools.cached_property
+    def card(self) -> str:
+        return digest(encode_card(introduce(self.room)))
+
+    def path(self, number: int) -> Path:
         return self.folder / f"round-{number:06d}.state"
 
-    def _numbers(self) -> list[int]:
-        """The rounds whose states are here, of this run or of another."""
+    def numbers(self) -> list[int]:
+        """The rounds whose states are here, whatever the card."""
         matches = (_NAME.fullmatch(path.name) for path in self.folder.glob("round-*.state"))
         return [int(match[1]) for match in matches if match]
 
-    def _load(self, number: int, run: str) -> Mapping[str, Value] | None:
-        """What was answered in a round of this run; files of another run are not ours."""
-        path = self._path(number)
+    def load(self, number: int) -> Mapping[str, Value] | None:
+        """What was answered in a round; none if nothing was, or by the room with another card."""
+        path = self.path(number)
         if not path.is_file():
             return None
-        remembered = decode(path.read_bytes(), str(path))
-        return remembered if remembered["run"] == run else None
+        try:
+            remembered = decode(path.read_bytes(), str(path))
+            if not {"card", "asked", "state", "reply"} <= set(remembered):
+                raise PayloadError(f"{path}: is no state of a room")
+        except PayloadError as error:
+            raise RunError(
+                f"{error}; remove the file: room '{self.room.name}' then goes on from its older "
+                "state, or joins afresh where it has none"
+            ) from error
+        return remembered if remembered["card"] == self.card else None
 
-    def _keep(self, *paths: Path | None) -> None:
+    def save(self, number: int, entry: Tree) -> None:
+        write_bytes(self.path(number), encode({"card": self.card, **entry}))
+
+    def keep(self, *paths: Path | None) -> None:
         """Two states are enough: this round's, and the one that it was made from."""
-        for number in self._numbers():
-            if self._path(number) not in paths:
-                self._path(number).unlink()
+        for number in self.numbers():
+            if self.path(number) not in paths:
+                self.path(number).unlink()
 
 
 def introduce(room: Room) -> RoomCard:
@@ -158,15 +210,7 @@ def _fingerprint(room: Room) -> str:
     """A short name for a room's data: every value of every window, labels, split, normaliser."""
     split, normaliser = room.split, room.normaliser
     parts = (room.labels, split.train, split.validation, split.test)
-    content = hashlib.blake2b((room.digest or _digest(room)).encode(), digest_size=8)
+    content = hashlib.blake2b(room.digest.encode(), digest_size=8)
     for part in (*parts, normaliser.mean, normaliser.deviation):
         content.update(np.ascontiguousarray(part).tobytes())
-    return content.hexdigest()
-
-
-def _digest(room: Room) -> str:
-    """Of windows that did not come from a store, which would have told its own."""
-    content = hashlib.blake2b(repr(room.windows.shape).encode(), digest_size=16)
-    for first in range(0, len(room.windows), _CHUNK):
-        content.update(np.ascontiguousarray(room.windows[first : first + _CHUNK], "<f4").tobytes())
     return content.hexdigest()

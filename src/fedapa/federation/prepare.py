@@ -3,9 +3,10 @@
 ::
 
     room     cut_windows(plan)                  its own windows
-    room     tell_data(plan, windows)           → DataCard
+    room     split_own(plan, windows)           → Split
+    room     tell_data(windows, split)          → DataCard
     server   agree(plan, cards)                 → Agreement: one class list, a net for every room
-    room     make_room(plan, windows, agreed)   → Room
+    room     make_room(plan, windows, …)        → Room
     room     introduce(room)                    → RoomCard (participant.py)
 
 ``prepare_rooms`` does all of them in one process, ``in_process`` makes an engine of the result.
@@ -13,15 +14,17 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedapa.errors import DataError, PlanError, nearest
+from fedapa.errors import DataError, PlanError, RosterError, nearest
 from fedapa.federation.engines.in_process import InProcess
+from fedapa.federation.messages import Agreement
 from fedapa.federation.plan import Plan
 from fedapa.models.build import assign_by_size
 from fedapa.models.cost import layers
+from fedapa.models.graph import graph_of
 from fedapa.processes import Progress, Show, available_cores, unseen
 from fedapa.randomness import Key
 from fedapa.rooms.card import DataCard, RoomCard
@@ -35,30 +38,21 @@ from fedapa.windows.split import Split, split_windows
 
 __all__ = [
     "GIVEN_ROOMS",
-    "Agreement",
     "agree",
     "check_batches",
+    "check_nets",
     "cut_windows",
     "describe",
     "in_process",
     "make_room",
     "prepare_rooms",
+    "split_own",
     "store_of",
     "tell_data",
 ]
 
 GIVEN_ROOMS = "rooms given in Python"
 """What stands for a file where there is none."""
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """What all rooms of a federation have in common, and the net that each can afford."""
-
-    classes: tuple[Label, ...]
-    window_shape: tuple[int, ...]
-    nets: Mapping[str, str]
-    """room → architecture."""
 
 
 # ---- what a room does ----------------------------------------------------------------------------
@@ -90,9 +84,23 @@ def cut_windows(
     )
 
 
-def tell_data(plan: Plan, windows: RoomWindows) -> DataCard:
+def split_own(plan: Plan, windows: RoomWindows) -> Split:
+    """Which of a room's windows train, validate and test."""
+    return split_windows(
+        windows.room,
+        windows.labels,
+        windows.recordings,
+        windows.starts,
+        spans=windows.spans,
+        kind=plan.data.split,
+        key=Key(plan.seed) / "split" / windows.room,
+        test=plan.data.test,
+        validation=plan.data.validation,
+    )
+
+
+def tell_data(windows: RoomWindows, split: Split) -> DataCard:
     """What the server must know of a room's windows before classes and nets are agreed on."""
-    split = _split(plan, windows)
     return DataCard(
         name=windows.room,
         labels=sorted_labels(windows.labels),
@@ -102,9 +110,13 @@ def tell_data(plan: Plan, windows: RoomWindows) -> DataCard:
     )
 
 
-def make_room(plan: Plan, windows: RoomWindows, agreed: Agreement) -> Room:
+def make_room(plan: Plan, windows: RoomWindows, *, split: Split, agreed: Agreement) -> Room:
     """A room from its own windows and what was agreed on."""
-    split = _split(plan, windows)
+    if windows.room not in agreed.nets:
+        raise RosterError(
+            f"room '{windows.room}' is not among those that agreed "
+            f"({', '.join(sorted(agreed.nets))}); tell its data card before"
+        )
     return Room(
         name=windows.room,
         windows=windows.open(),
@@ -119,8 +131,7 @@ def make_room(plan: Plan, windows: RoomWindows, agreed: Agreement) -> Room:
         key=Key(plan.seed),
         device=plan.device,
         synthetic=windows.synthetic,
-        digest=windows.digest,
-    )
+    ).with_digest(windows.digest)
 
 
 def check_batches(rooms: Iterable[Room], batch_size: int) -> None:
@@ -137,18 +148,15 @@ def check_batches(rooms: Iterable[Room], batch_size: int) -> None:
                 )
 
 
-def _split(plan: Plan, windows: RoomWindows) -> Split:
-    return split_windows(
-        windows.room,
-        windows.labels,
-        windows.recordings,
-        windows.starts,
-        spans=windows.spans,
-        kind=plan.data.split,
-        key=Key(plan.seed) / "split" / windows.room,
-        test=plan.data.test,
-        validation=plan.data.validation,
-    )
+def check_nets(rooms: Iterable[Room]) -> None:
+    """Refuse a net that could be trained and not be saved: a model file holds its ONNX graph."""
+    for room in rooms:
+        try:
+            graph_of(room.build(), room.windows.shape[1:])
+        except DataError as error:
+            raise PlanError(
+                f"room '{room.name}': its net '{room.architecture}' cannot be saved: {error}"
+            ) from error
 
 
 # ---- what the server does ------------------------------------------------------------------------
@@ -156,6 +164,12 @@ def _split(plan: Plan, windows: RoomWindows) -> Split:
 
 def agree(plan: Plan, cards: Sequence[DataCard]) -> Agreement:
     """One class list and a net for every room; refuses, by name, rooms that do not fit."""
+    if not cards:
+        raise RosterError("there are no rooms to agree; a federation needs at least one")
+    if len({card.name for card in cards}) < len(cards):
+        names = [card.name for card in cards]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RosterError(f"room '{twice}' appears twice; rename one of them")
     _refuse_unequal(plan, {card.name: card.window_shape for card in cards})
     return Agreement(
         classes=_classes(plan, cards),
@@ -184,8 +198,17 @@ def _classes(plan: Plan, cards: Sequence[DataCard]) -> tuple[Label, ...]:
             )
     labels = sorted_labels({label for card in cards for label in card.labels})
     if len({type(label) for label in labels}) > 1:
+        counts, categories = (
+            ", ".join(
+                f"room '{card.name}'"
+                for card in cards
+                if any(isinstance(label, kind) for label in card.labels)
+            )
+            for kind in (int, str)
+        )
         raise DataError(
-            f"labels mix counts and categories ({labels[0]!r} … {labels[-1]!r}); use one kind"
+            f"labels mix counts and categories: {labels[0]!r} … in {counts}, {labels[-1]!r} … in "
+            f"{categories}; use one kind, or leave rooms out"
         )
     return plan.classes if plan.classes is not None else labels
 
@@ -247,10 +270,11 @@ def _source(plan: Plan) -> str:
 def prepare_rooms(plan: Plan, show: Show = unseen, *, workers: int | None = 0) -> list[Room]:
     """The plan's rooms, ready to learn."""
     windows = cut_windows(plan, show, workers=workers)
-    agreed = agree(plan, [tell_data(plan, own) for own in windows])
+    splits = [split_own(plan, own) for own in windows]
+    agreed = agree(plan, [tell_data(*pair) for pair in zip(windows, splits, strict=True)])
     rooms = []
-    for number, own in enumerate(windows, start=1):
-        rooms.append(make_room(plan, own, agreed))
+    for number, (own, split) in enumerate(zip(windows, splits, strict=True), start=1):
+        rooms.append(make_room(plan, own, split=split, agreed=agreed))
         show(Progress("normalising", number, len(windows), "rooms"))
     return rooms
 
@@ -274,6 +298,7 @@ def in_process(
     """
     prepared = list(rooms) if rooms is not None else prepare_rooms(plan, show, workers=workers)
     check_batches(prepared, plan.training.batch_size)
+    check_nets(prepared)
     return InProcess(plan.build(), prepared, folder=folder, workers=workers)
 
 

@@ -5,21 +5,22 @@ merge, and the upload. So the record of round t is complete when exchange t + 1 
 score, and after the last round one exchange more only scores.
 
 Rooms may be absent. Before each exchange the roster is asked for: rooms that are new to it are
-admitted, rooms that left it are dismissed. A reply that does not come is normal: the server goes on
-with those that came, and the record says who was missing.
+admitted, rooms that left it are dismissed, and one that does not fit is refused by name. A reply
+that does not come is normal: the server goes on with those that came, and the record says who was
+missing. What people should know beyond that is a note: a sentence that the state keeps.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
-from fedapa.errors import RunError
+from fedapa.errors import RosterError, RunError
 from fedapa.evaluation.record import over_rooms
 from fedapa.federation import cohort
-from fedapa.federation.messages import Reply, Request, card_of, card_tree
+from fedapa.federation.messages import Reply, Request, card_of, card_tree, check_reply
 from fedapa.federation.plan import Plan
 from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
@@ -27,10 +28,10 @@ from fedapa.rooms.card import RoomCard
 
 __all__ = ["STATE", "Engine", "Step", "begin", "cards_of", "reopened", "run"]
 
-STATE = frozenset(["run", "round", "server", "rooms", "trained", "closed"])
-"""What a state holds: the run's name, by which rooms keep different runs apart; the last exchange;
-the algorithm's own state at the server; who was ever here; the half of a record that waits for its
-score; whether the last exchange only scored."""
+STATE = frozenset(["run", "round", "server", "rooms", "trained", "notes", "closed"])
+"""What a state holds: a digest of the plan and the data; the last exchange; the algorithm's own
+state at the server; who was ever here; the half of a record that waits for its score; what people
+should know, by the exchange that showed it; whether the last exchange only scored."""
 _MATRIX_ROOMS = 64
 """Up to so many rooms the weights between them are recorded every round."""
 
@@ -74,6 +75,13 @@ class Step:
     """room → [C, C] of the score in this exchange."""
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
+    @property
+    def notes(self) -> list[str]:
+        """What people should know of the run so far, in sentences."""
+        notes = cast(Mapping[str, Mapping[str, Any]], self.state["notes"])
+        told = sorted(notes.values(), key=lambda note: (note["exchange"], note["said"]))
+        return [f"exchange {note['exchange']}: {note['said']}" for note in told]
+
 
 def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
     """The state before the first round; refuses rosters that the algorithm cannot serve."""
@@ -88,25 +96,43 @@ def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
         "server": server,
         "rooms": rooms,
         "trained": {},
+        "notes": {},
         "closed": False,
     }
 
 
 def reopened(state: Tree) -> Tree:
     """The state before the exchange that closed a run: the same exchange, done again, trains."""
-    return {**state, "round": cast(int, state["round"]) - 1, "closed": False}
+    again = cast(int, state["round"])
+    notes = {
+        number: note
+        for number, note in cast(Mapping[str, Tree], state["notes"]).items()
+        if note["exchange"] != again
+    }
+    return {**state, "round": again - 1, "notes": notes, "closed": False}
 
 
-def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterator[Step]:
-    """Exchange after exchange from ``state`` on; yields after each, so that the caller can save."""
+def run(
+    algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree, *, name: str = "run"
+) -> Iterator[Step]:
+    """Exchange after exchange from ``state`` on; yields after each, so that the caller can save.
+
+    Args:
+        algorithm: what merges and mixes.
+        engine: reaches the rooms.
+        plan: how many rounds, and who takes part.
+        state: from ``begin``, or of the last step.
+        name: of the run, by which rooms keep their states of different runs apart; nothing else
+            hangs on it.
+    """
     cards = cards_of(state)
     for number in range(cast(int, state["round"]) + 1, plan.rounds + 2):
         last = number > plan.rounds
         round = Round(number, plan.rounds, Key(plan.seed) / "round" / number)
-        roster = _sorted(engine.roster())
-        state, cards = _with_roster(algorithm, state, cards, roster)
+        state, cards, said = _with_roster(algorithm, state, cards, engine.roster())
         server = cast(Tree, state["server"])
-        members = [card.name for card in roster]
+        here = cast(Mapping[str, Tree], state["rooms"])
+        members = [room for room in cards if here[room]["here"]]
         present = tuple(members)
         if members and not last:
             present = cohort.choose(
@@ -114,7 +140,7 @@ def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterat
                 plan.participation,
                 algorithm=algorithm,
                 server=server,
-                roster=roster,
+                roster=[cards[room] for room in members],
                 key=round.key,
             )
         requests = {
@@ -125,7 +151,7 @@ def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterat
                 train=room in present and not last,
                 keep_model=last,
                 precision=plan.precision,
-                run=cast(str, state["run"]),
+                run=name,
             )
             for room in members
         }
@@ -135,6 +161,16 @@ def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterat
             for room in members
             if room in answered and answered[room].round == number
         }
+        for room, reply in replies.items():
+            check_reply(reply, cards[room])
+            said += [f"room '{room}': {reply.note}"] if reply.note else []
+        if last:
+            said += [
+                f"room '{room}' missed the last exchange, so it has no model file and no last "
+                "score; make the run longer when it is back"
+                for room in cards
+                if room not in replies
+            ]
         record = None
         if number > 1:
             record = _record(number - 1, cast(Tree, state["trained"]), requests, replies)
@@ -152,6 +188,7 @@ def run(algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree) -> Iterat
             "round": number,
             "server": server,
             "trained": trained,
+            "notes": _noted(cast(Mapping[str, Tree], state["notes"]), number, said),
             "closed": last,
         }
         yield Step(
@@ -179,30 +216,54 @@ def cards_of(state: Tree) -> dict[str, RoomCard]:
 
 def _with_roster(
     algorithm: Algorithm, state: Tree, cards: Mapping[str, RoomCard], roster: Roster
-) -> tuple[Tree, dict[str, RoomCard]]:
-    """The state with the rooms that are there now: others dismissed, new ones admitted.
+) -> tuple[Tree, dict[str, RoomCard], list[str]]:
+    """The state with the rooms that are there now, all cards so far, and what is to be said.
 
-    A room that comes back with another card (another net, other windows) leaves and joins.
+    Rooms that left are dismissed, new ones admitted. A room that comes back with another card
+    (another net, other windows) leaves and joins. One that does not fit is refused, and the run
+    goes on without it.
     """
     rooms = cast(Mapping[str, Tree], state["rooms"])
-    now = {card.name: card for card in roster}
+    now = {card.name: card for card in _sorted(roster)}
+    cohort.check_once(roster)
     here = {name for name, entry in rooms.items() if entry["here"]}
     left = sorted(name for name in here if now.get(name) != cards[name])
     new = sorted(name for name in now if name not in here or name in left)
-    if not left and not new:
-        return state, dict(cards)
-    if roster:
-        cohort.check_roster(roster)
     server = cast(Tree, state["server"])
+    said = []
     for name in left:
         server = algorithm.dismiss(server, name)
+    first = next(iter(cards.values()))
+    members, known = here - set(left), dict(cards)
     for name in new:
-        server = algorithm.admit(server, now[name])
-    known = {**cards, **now}
+        try:
+            cohort.check_labels(now[name], first)
+            server = algorithm.admit(server, now[name])
+        except RosterError as error:
+            said.append(f"room '{name}' is refused, the run goes on without it: {error}")
+        else:
+            members, known = members | {name}, {**known, name: now[name]}
+    if reason := algorithm.standstill(server):
+        said.append(reason)
+    if not left and not new:
+        return state, known, said
     about: Tree = {
-        name: {"card": card_tree(known[name]), "here": name in now} for name in sorted(known)
+        name: {"card": card_tree(known[name]), "here": name in members} for name in sorted(known)
     }
-    return {**state, "server": server, "rooms": about}, {name: known[name] for name in about}
+    return {**state, "server": server, "rooms": about}, {name: known[name] for name in about}, said
+
+
+def _noted(notes: Mapping[str, Tree], exchange: int, said: Sequence[str]) -> Tree:
+    """The notes with those that were not said before."""
+    known = {note["said"] for note in notes.values()}
+    new = [sentence for sentence in dict.fromkeys(said) if sentence not in known]
+    return {
+        **notes,
+        **{
+            str(number): {"exchange": exchange, "said": sentence}
+            for number, sentence in enumerate(new, start=len(notes))
+        },
+    }
 
 
 # ---- what is recorded --------------------------------------------------------------------------
@@ -264,9 +325,9 @@ def _record(
     for room in sorted({*halves, *replies}):
         reply = replies.get(room)
         rooms[room] = {
+            **({} if reply is None else reply.scores),
             **halves.get(room, {"participated": False, "bytes_up": 0}),
             "bytes_down": 0 if reply is None else len(requests[room].download or b""),
-            **({} if reply is None else reply.scores),
         }
     record: dict[str, Any] = {
         "round": number,

@@ -4,10 +4,12 @@
 
     plan.toml          the resolved plan: every value, also those left to default
     environment.json   versions, machine, commit
+    name               what rooms know the run by: no two runs have one
     data.json          rooms, classes, windows a part, and whether they are simulated
     rounds.jsonl       one line a round; the same bytes for the same plan on the same machine
     seconds.jsonl      how long each exchange took
-    summary.json       the mean of the last five rounds, and blind predictors beside it
+    summary.json       the mean of the last five rounds, blind predictors beside it, and notes: what
+                       people should know, e.g. a room that missed the end
     models/            each room's net as safetensors, with its normaliser and classes
     checkpoint         the server's state after the last exchange
     rooms/             each room's state after the last two exchanges
@@ -17,6 +19,8 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import secrets
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +32,7 @@ import filelock
 
 from fedapa import processes
 from fedapa.errors import PlanError, RunError
-from fedapa.evaluation.record import JsonLines, dump, summarise
+from fedapa.evaluation.record import JsonLines, dump, scored_rounds, summarise
 from fedapa.evaluation.results import data_kind
 from fedapa.federation import rounds, run_files
 from fedapa.federation.checkpoint import Checkpoint
@@ -39,7 +43,6 @@ from fedapa.federation.prepare import GIVEN_ROOMS, describe, in_process
 from fedapa.files import write_text
 from fedapa.payload import Tree
 from fedapa.processes import Progress, Show, unseen
-from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
 __all__ = ["Run", "run"]
@@ -165,6 +168,7 @@ def _run(
     algorithm = plan.build()
     checkpoint = Checkpoint(folder / "checkpoint")
     state = _begun(plan, folder, engine, checkpoint.load(), fixed=fixed)
+    name = _name(folder, state)
     cards = rounds.cards_of(state)
     data = describe(list(cards.values()), plan)
     done = cast(int, state["round"])
@@ -182,7 +186,7 @@ def _run(
         stage = f"training {plan.algorithm['name']}"
         show(Progress(stage, max(0, done - 1), plan.rounds, "rounds"))
         began = time.perf_counter()
-        for step in rounds.run(algorithm, engine, plan, state):
+        for step in rounds.run(algorithm, engine, plan, state, name=name):
             if step.cards != cards:  # rooms have joined
                 cards = dict(step.cards)
                 data = describe(list(cards.values()), plan)
@@ -200,7 +204,7 @@ def _run(
                 }
             )
             if step.exchange > plan.rounds:
-                _finish(folder, cards, lines.read(), step.confusion)
+                _finish(folder, step, lines.read())
             checkpoint.save(step.state)
             began = time.perf_counter()
             accuracy = step.record["mean"].get("accuracy") if step.record else None
@@ -223,7 +227,7 @@ def _begun(
         data = describe(list(rounds.cards_of(state).values()), plan)
         write_text(folder / "plan.toml", plan.toml())
         write_text(folder / "data.json", dump(data))
-        return {**state, "run": _name(plan, data)}
+        return {**state, "run": _identity(plan, data)}
     if not set(state) >= rounds.STATE:
         raise RunError(f"{folder}: its checkpoint is of another version; choose another --out")
     if fixed:
@@ -233,7 +237,7 @@ def _begun(
                 f"{folder}: the data changed since this run was started "
                 f"({'; '.join(differences(old, data)[:3])}); start a new run with another --out"
             )
-        if state["run"] != _name(plan, data):
+        if state["run"] != _identity(plan, data):
             raise RunError(f"{folder}: its checkpoint is of another run; choose another --out")
     unfinished = not (folder / "summary.json").is_file()
     if state["closed"] and (cast(int, state["round"]) <= plan.rounds or unfinished):
@@ -241,9 +245,33 @@ def _begun(
     return state
 
 
-def _name(plan: Plan, data: Mapping[str, Any]) -> str:
-    """What the rooms of a run know it by; it stays when the run is made longer."""
+def _identity(plan: Plan, data: Mapping[str, Any]) -> str:
+    """A digest of the plan and the data; it stays when the run is made longer."""
     return hashlib.blake2b((plan.identity() + dump(data)).encode(), digest_size=12).hexdigest()
+
+
+def _name(folder: Path, state: Tree) -> str:
+    """What the rooms of a run know it by, for as long as it goes on.
+
+    Rooms keep their states: the same plan run again must not be answered from those of the first
+    time. Nothing but this name hangs on the randomness in it, so it has a file of its own, beside
+    those that are the same bytes for the same plan.
+    """
+    path, identity = folder / "name", str(state["run"])
+    if path.is_file():
+        with run_files.explaining(path):
+            name = path.read_text().strip()
+            if not re.fullmatch(rf"{identity}-[0-9a-f]{{16}}", name):
+                raise ValueError(f"'{name[:60]}' is not the name of this run")
+        return name
+    if state["round"] != 0:
+        raise RunError(
+            f"{path}: is missing, so the rooms would not know this run again; put it back, or "
+            "choose another --out"
+        )
+    name = f"{identity}-{secrets.token_hex(8)}"
+    write_text(path, name + "\n")
+    return name
 
 
 def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
@@ -301,18 +329,27 @@ def _check_device(plan: Plan) -> None:
 # ---- what a run leaves behind -------------------------------------------------------------------
 
 
-def _finish(
-    folder: Path,
-    cards: Mapping[str, RoomCard],
-    records: Sequence[Mapping[str, Any]],
-    confusion: Mapping[str, Any],
-) -> None:
+def _finish(folder: Path, step: rounds.Step, records: Sequence[Mapping[str, Any]]) -> None:
+    cards, notes = step.cards, step.notes
+    if not scored_rounds(records):
+        raise RunError(
+            f"{folder}: no room told a score in {len(records)} rounds, so there is nothing to "
+            "report; see that rooms can be reached and have test windows, then go on with --resume"
+        )
     summary = summarise(
         records,
         blind={room: card.blind for room, card in cards.items()},
         windows={room: card.parts for room, card in cards.items()},
     )
-    summary["confusion"] = {room: matrix.tolist() for room, matrix in sorted(confusion.items())}
+    if not summary["rooms"]:
+        notes.append(f"no room told a score in the last {len(summary['averaged_rounds'])} rounds")
+    if notes:
+        summary["notes"] = notes
+    if without := sorted(set(cards) - set(step.confusion)):
+        summary["without_model"] = without
+    summary["confusion"] = {
+        room: matrix.tolist() for room, matrix in sorted(step.confusion.items())
+    }
     summary["synthetic"] = any(card.synthetic for card in cards.values())
     summary["data"] = data_kind(summary["synthetic"])
     write_text(folder / "summary.json", dump(summary))

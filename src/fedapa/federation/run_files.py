@@ -74,6 +74,8 @@ class _Summary(_File):
     windows: dict[str, dict[str, int]]
     bytes: dict[str, float]
     confusion: dict[str, list[list[int]]]
+    notes: list[str] = []
+    without_model: list[str] = []
     synthetic: bool
 
 

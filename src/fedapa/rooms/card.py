@@ -1,11 +1,21 @@
-"""Cards: what the server may know of a room, before and after it has built itself."""
+"""Cards: what the server may know of a room, before and after it has built itself.
 
-from collections.abc import Mapping
+They come from elsewhere: whoever makes one finds its values checked, one sentence for the first
+that cannot be.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedapa.windows.labels import Label
+from fedapa.errors import DataError
+from fedapa.windows.labels import Label, check_name
 
-__all__ = ["DataCard", "RoomCard"]
+__all__ = ["LARGEST_SET", "DataCard", "RoomCard"]
+
+LARGEST_SET = 1 << 26
+"""Classes × width at most: the server keeps a set of prototypes for each room."""
+_PARTS = frozenset(["train", "validation", "test"])
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,15 @@ class DataCard:
     parts: Mapping[str, int]
     """Windows in each part of its split: train, validation, test."""
     synthetic: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no room has."""
+        where = f"card of room '{check_name(self.name, 'room')}'"
+        if not self.labels:
+            raise DataError(f"{where}: names no label; give every window one")
+        _check_labels(where, self.labels)
+        _check_window_shape(where, self.window_shape)
+        _check_parts(where, self.parts)
 
 
 @dataclass(frozen=True)
@@ -46,7 +65,7 @@ class RoomCard:
     """Of one window through its net."""
     pooled: bool = False
     """Whether it trains on everybody's windows; a control, see rooms/pool.py."""
-    parts: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(sorted(_PARTS), 0))
     """Windows in each part of its own split: train, validation, test."""
     split: str = "given"
     """How they were split."""
@@ -57,3 +76,53 @@ class RoomCard:
     """A short name for its data: other windows, labels, splits or normalisers have another."""
     blind: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What predictors reach there that never look at a window: predictor → metrics."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no room has."""
+        where = f"card of room '{check_name(self.name, 'room')}'"
+        for told in ("windows", "validation", "flops"):
+            if getattr(self, told) < 0:
+                raise DataError(f"{where}: {told} is {getattr(self, told)}; expected 0 or more")
+        for told in ("classes", "width"):
+            if getattr(self, told) < 1:
+                raise DataError(f"{where}: {told} is {getattr(self, told)}; expected 1 or more")
+        if self.classes * self.width > LARGEST_SET:
+            raise DataError(
+                f"{where}: {self.classes} classes of width {self.width} are more numbers than "
+                f"{LARGEST_SET}; use a smaller width"
+            )
+        _check_labels(where, self.labels)
+        if self.labels and len(self.labels) != self.classes:
+            raise DataError(f"{where}: {self.classes} classes and {len(self.labels)} labels")
+        for name, shape in self.shapes.items():
+            if any(side < 0 for side in shape):
+                raise DataError(f"{where}: its array '{name}' has shape {tuple(shape)}")
+        if unknown := sorted((self.norms | self.buffers) - set(self.shapes)):
+            raise DataError(f"{where}: '{unknown[0]}' is none of its arrays")
+        if self.window_shape:
+            _check_window_shape(where, self.window_shape)
+        _check_parts(where, self.parts)
+        for predictor, metrics in self.blind.items():
+            if not all(math.isfinite(value) for value in metrics.values()):
+                raise DataError(f"{where}: scores of '{predictor}' are not finite: {dict(metrics)}")
+
+
+def _check_labels(where: str, labels: Sequence[Label]) -> None:
+    if len(set(labels)) < len(labels):
+        raise DataError(f"{where}: names a label twice in {list(labels)}; name each once")
+
+
+def _check_window_shape(where: str, shape: Sequence[int]) -> None:
+    if len(shape) not in (1, 2) or any(side < 1 for side in shape):
+        raise DataError(
+            f"{where}: windows of shape {tuple(shape)}; expected (packets, subcarriers) or "
+            "(features,)"
+        )
+
+
+def _check_parts(where: str, parts: Mapping[str, int]) -> None:
+    if set(parts) != _PARTS or any(number < 0 for number in parts.values()):
+        raise DataError(
+            f"{where}: parts are {dict(parts)}; expected the number of train, validation and test "
+            "windows"
+        )

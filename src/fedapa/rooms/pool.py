@@ -52,4 +52,5 @@ def pool_rooms(rooms: Sequence[Room]) -> list[Room]:
     """The same rooms, of which the first by name trains on everybody's windows."""
     first, *others = sorted(rooms, key=lambda room: room.name)
     own = {field.name: getattr(first, field.name) for field in fields(first)}
-    return [PooledRoom(**own, members=(first, *others)), *others]
+    pooled = PooledRoom(**own, members=(first, *others))
+    return [pooled.with_digest(first.digest), *others]

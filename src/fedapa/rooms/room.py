@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from fedapa.models.cost import flops
 from fedapa.models.model import Model, batch_norm_arrays
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
+from fedapa.stores.arrays import array_digest
 from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
@@ -50,8 +51,6 @@ class Room:
     key: Key = _DEFAULT_KEY
     device: str = "cpu"
     synthetic: bool = False
-    digest: str = ""
-    """Of all values of the windows; empty where nobody has computed it."""
 
     @classmethod
     def of(
@@ -61,7 +60,7 @@ class Room:
         labels: Sequence[Label] | npt.NDArray[np.int64],
         *,
         recordings: Sequence[str] | None = None,
-        classes: Sequence[Label] | None = None,
+        classes: Sequence[Label] | npt.NDArray[np.int64] | None = None,
         split: SplitKind = "random",
         architecture: str = "large",
         width: int = 256,
@@ -80,9 +79,9 @@ class Room:
             width: of the embedding.
             seed: decides the split and the initial weights.
         """
-        plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
+        plain = _plain(labels)
         windows = _checked_windows(name, windows, plain)
-        known = tuple(classes) if classes is not None else sorted_labels(plain)
+        known = tuple(_plain(classes)) if classes is not None else sorted_labels(plain)
         origins = list(recordings) if recordings is not None else [str(label) for label in plain]
         index = class_indices(name, plain, known)
         parts = split_windows(
@@ -115,6 +114,17 @@ class Room:
                 "replace(recipe, normaliser=Normaliser.of(windows, split.train))"
             )
         return self.recipe.normaliser
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of all values of the windows; ``replace`` makes a room that computes it anew."""
+        return array_digest(self.windows)
+
+    def with_digest(self, digest: str) -> "Room":
+        """The same room, told the digest of its windows by who has computed it."""
+        told = replace(self)
+        vars(told)["digest"] = digest  # where a cached property keeps what it computed
+        return told
 
     @functools.cached_property
     def card(self) -> RoomCard:
@@ -229,6 +239,11 @@ def cut_batches(order: npt.NDArray[np.int64], size: int) -> Iterator[npt.NDArray
         edges.pop()
     for first, last in zip(edges, [*edges[1:], len(order)], strict=True):
         yield order[first:last]
+
+
+def _plain(labels: Sequence[Label] | npt.NDArray[np.int64]) -> list[Label]:
+    """Labels without numpy's own kinds of numbers and text."""
+    return [label.item() if isinstance(label, np.generic) else label for label in labels]
 
 
 def _checked_windows(

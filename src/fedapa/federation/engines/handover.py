@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import TypeAdapter
 
 from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm
-from fedapa.payload import Array, Tree, decode, encode
+from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 from fedapa.windows.normalise import Normaliser
@@ -69,6 +68,7 @@ def _tree(room: Room, spare: Path) -> Tree:
     }
     return {
         "facts": json.dumps({**facts, "key": [room.key.seed, *room.key.path]}),
+        "digest": room.digest,
         "windows": str(_file_of(room, spare)),
         "labels": room.labels,
         "split": {part: getattr(room.split, part) for part in ("train", "validation", "test")},
@@ -83,7 +83,7 @@ def _room(tree: dict[str, Any]) -> Room:
     facts = json.loads(tree["facts"])
     seed, *path = facts.pop("key")
     recipe = Recipe.of_json(tree["recipe"], place="what a worker was given")
-    return Room(
+    room = Room(
         **{**facts, "classes": tuple(facts["classes"])},
         key=Key(seed, tuple(path)),
         windows=np.load(tree["windows"], mmap_mode="r"),
@@ -91,21 +91,35 @@ def _room(tree: dict[str, Any]) -> Room:
         split=Split(**tree["split"], kind=tree["split_kind"]),
         recipe=replace(recipe, normaliser=Normaliser(tree["mean"], tree["deviation"])),
     )
+    return room.with_digest(tree["digest"])
 
 
 def _file_of(room: Room, spare: Path) -> Path:
     """The file that holds the room's windows, and nothing else."""
-    name = getattr(room.windows, "filename", None)
-    if name is not None and _is_whole_file(room.windows, Path(name)):
-        return Path(name).resolve()
+    windows = room.windows
+    if isinstance(windows, np.memmap) and windows.filename is not None:
+        path = Path(windows.filename)
+        if _is_whole_file(windows, path):
+            return path.resolve()
     target = spare / f"{room.name}.npy"
-    np.save(target, np.asarray(room.windows))
+    np.save(target, np.asarray(windows))
     return target
 
 
-def _is_whole_file(windows: npt.NDArray[np.float32], path: Path) -> bool:
-    # A part of a memory map keeps the name of its file, but is not what that file holds.
-    if not path.is_file():
+def _is_whole_file(windows: "np.memmap[Any, Any]", path: Path) -> bool:
+    """Whether a memory map is what ``np.load`` makes of its file.
+
+    A part of one, a reversed one and one with changes in memory keep the name of their file; a
+    map of raw bytes has the name of a file that ``np.load`` cannot read.
+    """
+    try:
+        whole = np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError, EOFError):
         return False
-    whole: Array = np.load(path, mmap_mode="r")
-    return whole.shape == windows.shape and whole.dtype == windows.dtype
+    return (
+        windows.mode == "r"
+        and windows.offset == whole.offset
+        and windows.shape == whole.shape
+        and windows.strides == whole.strides
+        and windows.dtype == whole.dtype
+    )
