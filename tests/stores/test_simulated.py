@@ -18,7 +18,7 @@ from fedapa.errors import DataError, PlanError, RunError
 from fedapa.processes import Progress
 from fedapa.simulator.room import Walls
 from fedapa.stores import simulated_rooms
-from fedapa.stores.simulated import simulated_store, write_simulated
+from fedapa.stores.simulated import Task, simulated_store, tasks_of, write_simulated
 from fedapa.stores.simulated_rooms import (
     SIMULATED_PRESETS,
     Place,
@@ -344,3 +344,10 @@ def test_a_store_of_ten_gigabytes_opens_at_once_and_is_read_in_parts(tmp_path: P
     assert window.shape == (1000, 242, 1)
     assert (window == 7).all()
     assert path.stat().st_size > 10e9 > 100 * path.stat().st_blocks * 512
+
+
+@pytest.mark.parametrize("name", SIMULATED_PRESETS)
+def test_a_task_travels_as_text_exactly(name: str) -> None:
+    """Workers are told what to record in JSON; the room that they build is the same value."""
+    tasks = tasks_of(preset_of(name), seed=2**63 - 1, workers=1)
+    assert all(Task.from_json(task.to_json()) == task for task in tasks[:: len(tasks) // 20])

@@ -1,12 +1,14 @@
 """Stores of simulated rooms: every recording of a preset, made by worker processes.
 
-Everything in them is marked synthetic. Which rooms there are is said in ``simulated_rooms``.
+Everything in them is marked synthetic. Which rooms there are is said in ``simulated_rooms``. What a
+worker is to record travels as JSON: nothing of ours is pickled between processes.
 """
 
+import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,17 @@ from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.files import cache_folder, locked
 from fedapa.payload import Tree, decode, encode
-from fedapa.processes import Progress, Show, Workers, unseen
+from fedapa.processes import Job, Progress, Show, Workers, unseen
 from fedapa.randomness import Key
 from fedapa.simulator.recording import record
-from fedapa.stores.simulated_rooms import Place, Preset, check_preset, preset_hash, preset_of
+from fedapa.stores.simulated_rooms import (
+    Place,
+    Preset,
+    check_preset,
+    place_of,
+    preset_hash,
+    preset_of,
+)
 from fedapa.stores.store import refuse_existing, write_store
 from fedapa.windows.clean import Amplitudes, clean
 from fedapa.windows.recipe import Recipe
@@ -43,6 +52,17 @@ class Task:
     def packets(self) -> int:
         """Packets that the store keeps of the recording."""
         return self.place.windows_of(self.count) * self.window
+
+    def to_json(self) -> str:
+        """The task as text, exactly."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Task":
+        """The task of ``to_json``."""
+        values = json.loads(text)
+        place = values.pop("place")
+        return cls(place=place_of(place, place["scene"]["room"]["name"]), **values)
 
     def capture(self) -> Capture:
         """The recording, with some packets more: a few may yet be taken for narrow frames."""
@@ -170,13 +190,17 @@ def run_tasks(
     with Workers(
         min(workers, len(tasks)), context=multiprocessing.get_context("spawn")
     ) as processes:
+
+        def begin(task: Task) -> Job:
+            return processes.submit(_do, work, task.to_json())
+
         # Bounded lookahead: finished recordings wait for the writer, not for the memory to fill.
-        waiting = [(task, processes.submit(work, task)) for task in tasks[: 2 * workers]]
+        waiting = [(task, begin(task)) for task in tasks[: 2 * workers]]
         for upcoming in [*tasks[2 * workers :], *[None] * len(waiting)]:
             task, job = waiting.pop(0)
             try:
                 if upcoming is not None:
-                    waiting.append((upcoming, processes.submit(work, upcoming)))
+                    waiting.append((upcoming, begin(upcoming)))
                 made = job.result()
             except BrokenProcessPool as error:
                 raise RunError(
@@ -184,6 +208,11 @@ def run_tasks(
                     "nothing was written; try again with fewer --workers"
                 ) from error
             yield task, made
+
+
+def _do(work: Callable[[Task], bytes], task: str) -> bytes:
+    """In a worker: one task."""
+    return work(Task.from_json(task))
 
 
 def simulated_store(

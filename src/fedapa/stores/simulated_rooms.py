@@ -38,6 +38,7 @@ __all__ = [
     "Preset",
     "changed_preset",
     "check_preset",
+    "place_of",
     "preset_hash",
     "preset_of",
 ]
@@ -114,7 +115,7 @@ def preset_of(name: str) -> Preset:
     places = []
     for room, table in rooms.items():
         values = _changed({"scene": {"room": {"name": room}}}, room, table)
-        places.append(_place(_changed(values, room, preset["rooms"][room]), room))
+        places.append(place_of(_changed(values, room, preset["rooms"][room]), room))
     return Preset(name, preset["window"], tuple(places))
 
 
@@ -141,7 +142,7 @@ def changed_preset(preset: Preset, rooms: Mapping[str, Any]) -> Preset:
                 )
             scene = {"room": {"name": name}, "radio": first["scene"]["radio"]}
             values = {**first, "scene": scene}
-        places[name] = _place(_changed(values, name, table), name)
+        places[name] = place_of(_changed(values, name, table), name)
     own = "" if not rooms else " with own rooms"
     return Preset(preset.name + own, preset.window, tuple(places.values()))
 
@@ -153,7 +154,7 @@ def check_preset(preset: Preset) -> None:
         where = f"room '{room.name}': "
         check_name(room.name, "room")  # it becomes a folder of captures
         check_scene(place.scene)
-        _place(asdict(place), room.name)
+        place_of(asdict(place), room.name)
         if len(set(place.counts)) != len(place.counts) or not place.counts:
             raise PlanError(f"{where}counts = {list(place.counts)}; list each one once")
         for count in place.counts:
@@ -190,7 +191,8 @@ def _with(values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[st
     return {**values, key: new}
 
 
-def _place(values: Mapping[str, Any], name: str) -> Place:
+def place_of(values: Mapping[str, Any], name: str) -> Place:
+    """The place of plain values; ``name`` is its room's in whatever is wrong with them."""
     return made_from(Place, values, f"room '{name}': ", key=_key)
 
 
