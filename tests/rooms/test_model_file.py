@@ -203,7 +203,7 @@ def changed(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
         ({"window_shape": [0, 6]}, {}, "window_shape is not what"),
         ({"window_shape": ["a"]}, {}, "window_shape is not what"),
         ({"recipe": {"version": 9}}, {}, "recipe version 9"),
-        ({"recipe": {"version": 1, "view": "motion"}}, {}, "view 'motion' is unknown"),
+        ({"recipe": {"version": 1, "view": "moton"}}, {}, "view 'moton' is unknown"),
         ({"synthetic": "no"}, {}, "synthetic is not what"),
         ({}, {"graph": None}, "'graph' is missing"),
         ({}, {"graph": np.arange(40, dtype=np.uint8)}, "its graph is none of fedapa's"),

@@ -124,7 +124,7 @@ def test_what_is_served_is_what_was_trained_on(tmp_path: Path) -> None:
     folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1, 300), "cafe/P=2.dat": take(2, 300)})
     out = tmp_path / "rooms.h5"
     imported(folder, "{room}/P={count}.dat", out, rate=90.0, low_pass=20.0, gate=0.0)
-    (cafe,) = materialise(out, Recipe(window=40, stride=15, decimate=2, links="stack"))
+    (cafe,) = materialise(out, Recipe(window=40, stride=15, decimate=2, links="all"))
     windower = Windower(cafe.recipe)
     served = []
     for piece in read_chunks(folder / "cafe" / "P=1.dat", size=5000):

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -61,7 +62,7 @@ def test_stacked_links_stand_side_by_side(tmp_path: Path) -> None:
             store.add_recording(
                 "cafe", str(label), label=label, amplitude=amplitude, timestamps=np.arange(4.0)
             )
-    (stacked,) = materialise(path, Recipe(window=4, links="stack"))
+    (stacked,) = materialise(path, Recipe(window=4, links="all"))
     np.testing.assert_array_equal(stacked.open()[0][:, :3], amplitude[:, :, 0])
     np.testing.assert_array_equal(stacked.open()[0][:, 3:], amplitude[:, :, 1])
     (first,) = materialise(path, Recipe(window=4))
@@ -74,11 +75,11 @@ def test_every_third_tone_of_each_link(tmp_path: Path) -> None:
     with write_store(path) as store:
         store.add_room("lab", synthetic=False, about={})
         store.add_recording("lab", "a", label=0, amplitude=amplitude, timestamps=np.arange(4.0))
-    (thinned,) = materialise(path, Recipe(window=4, links="stack", subcarrier_step=3))
+    (thinned,) = materialise(path, Recipe(window=4, links="all", subcarrier_step=3))
     np.testing.assert_array_equal(
         thinned.open()[0], np.concatenate([amplitude[:, ::3, 0], amplitude[:, ::3, 1]], axis=1)
     )
-    (whole,) = materialise(path, Recipe(window=4, links="stack"))  # another file of the cache
+    (whole,) = materialise(path, Recipe(window=4, links="all"))  # another file of the cache
     assert whole.open().shape == (1, 4, 10)
 
 
@@ -254,6 +255,7 @@ def test_a_kept_normaliser_with_other_numbers_is_made_again(make_store: MakeStor
 
 _FULL_DISK = """
 import resource, sys
+from dataclasses import replace
 from pathlib import Path
 from fedapa.stores.materialise import materialise
 from fedapa.windows.recipe import Recipe
@@ -275,3 +277,43 @@ def test_no_room_for_the_windows_is_an_error_that_names_the_file(
     assert "cafe.npy" in done.stdout
     assert not list(own_cache.rglob("*.partial"))
     materialise(path, Recipe(window=16, stride=1))
+
+
+def test_windows_in_seconds_follow_each_rooms_rate(tmp_path: Path) -> None:
+    """2 s are 20 packets at 10 per second and 40 at 20, and recordings of 30 leave 30 of them."""
+    path = tmp_path / "rooms.h5"
+    stream = np.random.default_rng(0)
+    with write_store(path) as store:
+        for room, rate, packets in (("slow", 10.0, 60), ("fast", 20.0, 80), ("short", 20.0, 30)):
+            store.add_room(room, synthetic=False, about={})
+            for label in (0, 1):
+                store.add_recording(
+                    room,
+                    str(label),
+                    label=label,
+                    amplitude=stream.uniform(1, 2, (packets, 5, 1)).astype(np.float32),
+                    timestamps=np.arange(packets) / rate,
+                    rate=rate,
+                )
+    cut = materialise(path, Recipe(seconds=2.0, overlap=0.5, view="spectrum"))
+    assert {own.room: (own.recipe.window, own.recipe.stride) for own in cut} == {
+        "fast": (40, 20),
+        "short": (30, 15),
+        "slow": (20, 10),
+    }
+    assert {own.open().shape[1:] for own in cut} == {(16, 5)}, "one shape at any packet rate"
+    assert [own.recipe.packet_rate for own in cut] == [20.0, 20.0, 10.0]
+
+
+def test_a_dead_link_is_told_with_its_place_and_can_be_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+    amplitude = np.random.default_rng(0).uniform(1, 2, (20, 5, 2)).astype(np.float32)
+    amplitude[10:, :, 1] = 0
+    with write_store(path) as store:
+        store.add_room("cafe", synthetic=False, about={})
+        store.add_recording("cafe", "a", label=0, amplitude=amplitude, timestamps=np.arange(20.0))
+    recipe = Recipe(window=10, links="all", view="motion")
+    with pytest.raises(DataError, match=r"recording 'a', from row 10\) has a dead link \(number 1"):
+        materialise(path, recipe)
+    (cafe,) = materialise(path, replace(recipe, bad_windows="drop"))
+    assert cafe.starts.tolist() == [0]

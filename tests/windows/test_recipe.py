@@ -24,7 +24,7 @@ FULL = Recipe(
     stride=100,
     decimate=2,
     subcarrier_step=2,
-    links="stack",
+    links="all",
     bad_windows="drop",
 )
 
@@ -48,8 +48,8 @@ def test_the_normaliser_stands_beside_the_text() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"view": "motion"}, "view 'motion' is unknown; known: amplitude"),
-        ({"links": "all"}, "links 'all' is unknown"),
+        ({"view": "moton"}, "view 'moton' is unknown; did you mean 'motion'"),
+        ({"links": "some"}, "links 'some' is unknown"),
         ({"source": "tones"}, "source 'tones' is unknown"),
         ({"window": 0}, "window 0 is no whole number"),
         ({"window": True}, "window True is no whole number"),
@@ -109,3 +109,32 @@ def test_the_delay_of_the_filters_is_stated() -> None:
     assert (FULL.margin, FULL.reach) == (20, 9)
     assert FULL.delay == pytest.approx(0.29)
     assert Recipe(window=5).delay == 0
+
+
+def test_seconds_become_packets_at_the_receivers_rate() -> None:
+    """4 s at 125 per second are 500 packets; three quarters in common leave a stride of 125."""
+    asked = Recipe(seconds=4.0, overlap=0.75)
+    sized = replace(asked, packet_rate=125.0).sized(longest=1000)
+    assert (sized.window, sized.stride, sized.overlap) == (500, 125, 0.0)
+    assert sized.sentence() == "windows of 500 packets (4 s at 125 per second), view amplitude"
+    assert sized.sized(longest=1000) == sized
+    resampled = replace(asked, rate=50.0, packet_rate=125.0).sized()
+    assert (resampled.window, resampled.stride) == (200, 50)
+
+
+def test_a_window_of_seconds_is_cut_down_to_the_recordings_and_says_so() -> None:
+    sized = Recipe(seconds=4.0, packet_rate=100.0, link_count=3, links="all").sized(longest=250)
+    assert sized.window == 250
+    assert sized.sentence() == (
+        "windows of 250 packets (2.5 s at 100 per second; no recordings for 4 s), all of 3 links, "
+        "view amplitude"
+    )
+
+
+def test_packets_that_are_said_stay_however_short_the_recordings() -> None:
+    assert Recipe(window=400).sized(longest=250).window == 400
+
+
+def test_seconds_without_a_rate_are_refused() -> None:
+    with pytest.raises(DataError, match="windows of 4 s, and nobody noted how many packets"):
+        Recipe(seconds=4.0).sized()

@@ -28,7 +28,7 @@ RECIPES = {
         stride=30,
         decimate=3,
         subcarrier_step=2,
-        links="stack",
+        links="all",
         gate=0.3,
         rate=150.0,
         longest_gap=0.15,
@@ -59,6 +59,7 @@ def fed(capture: Capture, recipe: Recipe, edges: list[int]) -> tuple[Windows, di
         np.concatenate([piece.starts for piece in pieces]),
         np.concatenate([piece.times for piece in pieces]),
         np.concatenate([piece.ends for piece in pieces]),
+        tuple(fault for piece in pieces for fault in piece.faults),
     ), dict(windower.dropped)
 
 

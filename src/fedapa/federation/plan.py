@@ -44,6 +44,8 @@ _MOST_ROOMS = 10_000
 _MOST_CLASSES = 10_000
 _WIDEST = 1 << 16
 _MOST_PEOPLE = 10**6
+_SECONDS = 4.0
+"""Of a window, where neither plan nor store says: long enough for steps, short enough to follow."""
 
 
 class _Section(BaseModel):
@@ -64,15 +66,21 @@ class DataPlan(_Section):
     simulated_seed: NotNegativeInteger = 0
     """The seed of the simulated rooms; runs of different seeds share one set of rooms."""
     window: PositiveInteger | None = None
-    """Packets a window spans; by default what the store recommends, else 1000."""
+    """Packets a window spans; by default what the store recommends, else 4 s of them."""
+    seconds: Annotated[float, Field(gt=0, le=3600)] | None = None
+    """Seconds a window spans, instead of packets: for rooms of different packet rates."""
     stride: PositiveInteger | None = None
     """Packets from one window to the next; by default no overlap."""
+    overlap: Annotated[float, Field(ge=0, le=0.95)] = 0.0
+    """Share of a train window that the next one has too, instead of a stride."""
     decimate: PositiveInteger = 1
     """Keep every n-th packet, after a low-pass."""
     subcarrier_step: PositiveInteger = 1
     """Keep every n-th subcarrier of each link."""
-    links: Literal["first", "stack"] = "first"
-    """The first antenna pair, or all side by side."""
+    links: Literal["first", "all"] = "first"
+    """The first antenna pair, or all of them."""
+    view: Literal["amplitude", "level", "motion", "spectrum"] = "amplitude"
+    """What a window becomes before the net."""
     bad_windows: Literal["refuse", "drop"] = "refuse"
     """Windows with NaN, infinity or no change at all."""
     partition: Partition = "rooms"
@@ -98,6 +106,13 @@ class DataPlan(_Section):
             raise ValueError("holds a NUL or bytes that are no UTF-8; rename the store")
         return file
 
+    @model_validator(mode="after")
+    def _said_once(self) -> "DataPlan":
+        for one, other in (("window", "seconds"), ("stride", "overlap")):
+            if getattr(self, one) and getattr(self, other):
+                raise ValueError(f"{one} and {other} say the same thing; give one of the two")
+        return self
+
     def rooms_of(self, store: Store) -> tuple[str, ...]:
         """The rooms of a store that are to be used."""
         return choose_rooms(
@@ -106,18 +121,21 @@ class DataPlan(_Section):
 
     def recipe(self, recommended: int | None) -> Recipe:
         """How to cut windows; ``recommended`` is the store's own window length."""
-        length = self.window or recommended or 1000
-        if self.decimate > length:
+        length = self.window or (None if self.seconds else recommended)
+        if length is not None and self.decimate > length:
             raise PlanError(
                 f"data.decimate: {self.decimate} leaves nothing of a window of {length}"
             )
         return Recipe(
             window=length,
+            seconds=(self.seconds or _SECONDS) if length is None else self.seconds,
             stride=self.stride,
+            overlap=self.overlap,
             decimate=self.decimate,
             subcarrier_step=self.subcarrier_step,
             links=self.links,
             bad_windows=self.bad_windows,
+            view=self.view,
         )
 
 

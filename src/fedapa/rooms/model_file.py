@@ -31,7 +31,7 @@ from fedapa.payload import Array
 from fedapa.windows.labels import Label
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
-from fedapa.windows.stream import window_width
+from fedapa.windows.stream import window_shape
 
 if TYPE_CHECKING:  # counting must not load torch
     from fedapa.models.model import Model
@@ -217,10 +217,13 @@ def _windows_of(recipe: Recipe, shape: tuple[int, ...]) -> tuple[int, ...]:
         return shape
     if recipe.source == "features":
         return shape[-1:]
-    packets = 0 if recipe.window is None else recipe.packets
-    if recipe.subcarriers is None or (recipe.links == "stack" and recipe.link_count is None):
-        return packets, shape[-1]
-    return packets, window_width(len(recipe.subcarriers), recipe.link_count or 1, recipe)
+    if recipe.window is None:
+        return 0, *shape[1:]
+    unknown = recipe.subcarriers is None or (recipe.links == "all" and recipe.link_count is None)
+    if not unknown:
+        return window_shape(len(recipe.subcarriers or ()), recipe.link_count or 1, recipe)
+    rows = window_shape(1, 1, recipe)
+    return rows if len(rows) == 1 else (rows[0], shape[-1])
 
 
 def _sides(shape: tuple[int, ...]) -> str:

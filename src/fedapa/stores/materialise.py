@@ -1,16 +1,16 @@
 """Recordings become windows, once, in contiguous files that workers memory-map.
 
 ``materialise(store, recipe)`` gives one ``RoomWindows`` per room: a float32 array on disk
-[windows, packets, subcarriers] (or [windows, features]) and, in memory, each window's label and
-where it came from. The files live in the cache folder and are keyed by the store's identity and
-the recipe, so the second run on the same data starts at once. Each has a digest of its values: a
-file that holds other values than were written is made again.
+[windows, …] as the recipe's view has them (or [windows, features]) and, in memory, each window's
+label and where it came from. The files live in the cache folder and are keyed by the store's
+identity and the recipe, so the second run on the same data starts at once. Each has a digest of its
+values: a file that holds other values than were written is made again.
 """
 
 import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from fedapa.windows.clean import Amplitudes
 from fedapa.windows.labels import Label
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
-from fedapa.windows.stream import Windower, Windows, window_fault, window_starts, window_width
+from fedapa.windows.stream import Windower, Windows, value_fault, window_shape, window_starts
 
 __all__ = ["RoomWindows", "materialise", "recording_windows"]
 
@@ -115,8 +115,9 @@ def _cache_key(path: Path, recipe: Recipe) -> str:
 
 def _room_windows(store: Store, room: str, recipe: Recipe, folder: Path) -> RoomWindows:
     recordings = store.recordings(room)
+    own = _recipe_of_room(store, room, recordings, recipe)
     kept = kept_array(
-        folder / f"{room}.npy", lambda out: _cut_room(store, room, recordings, recipe, out)
+        folder / f"{room}.npy", lambda out: _cut_room(store, room, recordings, own, out)
     )
     about = kept.about
     features = any(recording.is_features for recording in recordings)
@@ -128,9 +129,33 @@ def _room_windows(store: Store, room: str, recipe: Recipe, folder: Path) -> Room
         starts=np.asarray(about["starts"], np.int64),
         spans=about["spans"],
         synthetic=any(recording.synthetic for recording in recordings),
-        recipe=Recipe(source="features") if features else store.recipe(room).cut_like(recipe),
+        recipe=Recipe(source="features") if features else own,
         digest=kept.digest,
     )
+
+
+def _recipe_of_room(
+    store: Store, room: str, recordings: Sequence[Recording], cut: Recipe
+) -> Recipe:
+    """How this room's packets become windows: its receiver's, with packets for seconds."""
+    if any(recording.is_features for recording in recordings):
+        return cut
+    own = store.recipe(room).cut_like(cut)
+    if own.rate is None and own.packet_rate is None:
+        rates = [recording.rate for recording in recordings if recording.rate > 0]
+        own = replace(own, packet_rate=float(np.median(rates)) if rates else None)
+    try:
+        return own.sized(longest=_longest(recordings))
+    except DataError as error:
+        raise DataError(f"{store.path}: room '{room}': {error}") from error
+
+
+def _longest(recordings: Sequence[Recording]) -> int:
+    """Packets of the longest window that fits into at least half of every label's recordings."""
+    packets: dict[Label, list[int]] = {}
+    for recording in recordings:
+        packets.setdefault(recording.label, []).append(recording.shape[0])
+    return min((int(np.median(lengths)) for lengths in packets.values()), default=0)
 
 
 def _cut_room(
@@ -160,8 +185,9 @@ def _cut_room(
                 "recordings of a room need the same subcarriers and links"
             )
         for windows in recording_windows(store, recording, recipe):
-            for start, window in zip(windows.starts.tolist(), windows.values, strict=True):
-                fault = window_fault(window)
+            for start, window, fault in zip(
+                windows.starts.tolist(), windows.values, windows.faults, strict=True
+            ):
                 if fault and recipe.bad_windows == "refuse":
                     raise DataError(
                         f"{store.path}: room '{room}', window {seen} (recording "
@@ -193,7 +219,8 @@ def recording_windows(store: Store, recording: Recording, recipe: Recipe) -> Ite
         # When it was is not asked here: rows of a store are told apart by their number.
         times = np.full(len(part), np.nan)
         if windower is None:
-            yield Windows(part, np.arange(start, start + len(part)), times, times)
+            faults = tuple(value_fault(row) for row in part)
+            yield Windows(part, np.arange(start, start + len(part)), times, times, faults)
         else:
             yield windower.feed(Amplitudes(part, times, _UNNAMED))
     if windower is not None:
@@ -213,4 +240,4 @@ def _window_shape(recording: Recording, recipe: Recipe) -> tuple[int, ...]:
     if recording.is_features:
         return recording.shape[1:]
     _, subcarriers, links = recording.shape
-    return recipe.packets, window_width(subcarriers, links, recipe)
+    return window_shape(subcarriers, links, recipe)

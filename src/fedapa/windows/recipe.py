@@ -4,20 +4,22 @@ A store keeps the first half for each room (receiver to even packets), a room an
 keep all of it: what is served is then what was tested. The versioned form is JSON, with the
 normaliser's two arrays beside it::
 
-    receiver   device, bandwidth, subcarriers, link_count
+    receiver   device, bandwidth, subcarriers, link_count, packet_rate
     cleaning   gate, rate, longest_gap, low_pass
-    cut        window, stride, decimate, subcarrier_step, links, bad_windows
+    cut        window or seconds, stride or overlap, decimate, subcarrier_step, links, bad_windows
     net input  view, normaliser
 """
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from fedapa.errors import DataError, nearest
 from fedapa.windows.normalise import Normaliser
+from fedapa.windows.views import VIEWS, find_view
 
 __all__ = ["EMPTY", "LONGEST_GAP", "Recipe"]
 
@@ -28,21 +30,30 @@ Real frames that fill their band stay above 0.6; half-filled ones came up to 0.0
 """
 LONGEST_GAP = 0.5
 """Seconds without a packet that resampling bridges unless told otherwise."""
-VIEWS = ("amplitude",)
-"""What a window may become before the net."""
 
 _VERSION = 1
 _FASTEST = 10_000.0
 """Packets per second; no receiver reports more."""
-_RECEIVER = ("device", "bandwidth", "subcarriers", "link_count")
-_CUT = ("window", "stride", "decimate", "subcarrier_step", "links", "bad_windows", "view")
+_RECEIVER = ("device", "bandwidth", "subcarriers", "link_count", "packet_rate")
+_CUT = (
+    "window",
+    "seconds",
+    "stride",
+    "overlap",
+    "decimate",
+    "subcarrier_step",
+    "links",
+    "bad_windows",
+    "view",
+)
 _TAPER = 1.65
 """Half the length of the low-pass filter, in periods of its cut-off: a Hamming window then falls
 from half to one and a half times the cut-off."""
 _LONGEST_REACH = 10_000
+_MOST_OVERLAP = 0.95
 
 Source = Literal["packets", "features", "arrays"]
-Links = Literal["first", "stack"]
+Links = Literal["first", "all"]
 BadWindows = Literal["refuse", "drop"]
 
 
@@ -61,6 +72,8 @@ class Recipe:
     """Centred indices of those that are kept; None: all that carry data or pilots."""
     link_count: int | None = None
     """Antenna pairs that the receiver reports."""
+    packet_rate: float | None = None
+    """Packets per second as they come; None where nobody noted it."""
     gate: float = EMPTY
     """Packets with a 20 MHz part below this share of the strongest are dropped; 0 keeps all."""
     rate: float | None = None
@@ -71,18 +84,22 @@ class Recipe:
     """Hz; needs a rate."""
     window: int | None = None
     """Packets per window, before decimation; None: not cut yet, or not made of packets."""
+    seconds: float | None = None
+    """How long a window should be, where ``sized`` makes packets of it; None: packets are said."""
     stride: int | None = None
     """Packets from one window to the next; None is ``window``: no overlap."""
+    overlap: float = 0.0
+    """Share of a window that the next one has too, before ``sized`` has made a stride of it."""
     decimate: int = 1
     """Keep every n-th packet after a zero-phase low-pass."""
     subcarrier_step: int = 1
     """Keep every n-th subcarrier of each link, from the first."""
     links: Links = "first"
-    """The first antenna pair, or all side by side along the subcarriers."""
+    """The first antenna pair, or all of them."""
     bad_windows: BadWindows = "refuse"
     """What to do with a window that holds NaN or infinity or never changes."""
     view: str = "amplitude"
-    """What a window becomes before the net."""
+    """What a window becomes before the net, by its name in ``windows/views``."""
     normaliser: Normaliser | None = None
     """Of the room whose net this is; None before there is one."""
 
@@ -92,8 +109,7 @@ class Recipe:
         _choice("bad_windows", self.bad_windows, get_args(BadWindows))
         if self.device is not None and not isinstance(self.device, str):
             raise DataError(f"device {self.device!r} is no name of a receiver")
-        if not isinstance(self.view, str) or self.view not in VIEWS:
-            raise DataError(f"view {self.view!r} is unknown; {nearest(str(self.view), VIEWS)}")
+        _choice("view", self.view, tuple(VIEWS))
         for name in ("bandwidth", "link_count", "window", "stride"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name))
@@ -109,11 +125,13 @@ class Recipe:
             raise DataError(
                 f"gate {_brief(self.gate)} is no share; expected 0, to keep all, to below 1"
             )
-        if self.rate is not None and not (_is_number(self.rate) and 0 < self.rate <= _FASTEST):
-            raise DataError(
-                f"rate {_brief(self.rate)} is no rate of packets; expected above 0, at most "
-                f"{_FASTEST:g} per second"
-            )
+        for name in ("rate", "packet_rate"):
+            rate = getattr(self, name)
+            if rate is not None and not (_is_number(rate) and 0 < rate <= _FASTEST):
+                raise DataError(
+                    f"{name} {_brief(rate)} is no rate of packets; expected above 0, at most "
+                    f"{_FASTEST:g} per second"
+                )
         if self.longest_gap is not None and self.rate is None:
             raise DataError(
                 "a longest gap needs a rate: only resampling bridges gaps; give --rate too"
@@ -122,12 +140,27 @@ class Recipe:
             raise DataError(f"longest gap {_brief(self.gap)} is no number of seconds above 0")
         if self.low_pass is not None:
             self._check_low_pass(self.low_pass)
+        self._check_cut()
+        if self.normaliser is not None and not isinstance(self.normaliser, Normaliser):
+            raise DataError(f"normaliser is a {type(self.normaliser).__name__}, no Normaliser")
+
+    def _check_cut(self) -> None:
+        wish = self.seconds
+        if wish is not None and (not _is_number(wish) or not 0 < wish < math.inf):
+            raise DataError(f"seconds {_brief(wish)} is no length above 0")
+        if not _is_number(self.overlap) or not 0 <= self.overlap <= _MOST_OVERLAP:
+            raise DataError(
+                f"overlap {_brief(self.overlap)} is no share; expected 0 to {_MOST_OVERLAP:g}"
+            )
+        if self.overlap and self.stride is not None:
+            raise DataError(
+                f"a stride of {self.stride} packets and an overlap of {self.overlap:g}; give one "
+                "of the two"
+            )
         if self.window is not None and self.decimate > self.window:
             raise DataError(
                 f"decimate {self.decimate} leaves nothing of a window of {self.window}; lower it"
             )
-        if self.normaliser is not None and not isinstance(self.normaliser, Normaliser):
-            raise DataError(f"normaliser is a {type(self.normaliser).__name__}, no Normaliser")
 
     def _check_low_pass(self, cutoff: float) -> None:
         if not _is_number(cutoff) or not 0 < cutoff < math.inf:
@@ -187,6 +220,62 @@ class Recipe:
         if self.window is None:
             raise DataError("this recipe has no window yet; give it one: replace(recipe, window=…)")
         return -(-self.window // self.decimate)
+
+    @property
+    def window_rate(self) -> float | None:
+        """Rows per second of a finished window; None where nobody knows."""
+        rate = self.rate or self.packet_rate
+        return None if rate is None else rate / self.decimate
+
+    def sized(self, *, longest: int | None = None) -> "Recipe":
+        """With packets for seconds and a stride for the overlap, at this receiver's packet rate.
+
+        Args:
+            longest: packets that there are at most; a window of seconds is cut down to them.
+        """
+        window = self.window
+        if window is None and self.seconds is not None:
+            rate = self.rate or self.packet_rate
+            if rate is None:
+                raise DataError(
+                    f"windows of {self.seconds:g} s, and nobody noted how many packets per second "
+                    "there are; import the captures again with --rate, or set data.window"
+                )
+            window = min(max(1, self.decimate, round(self.seconds * rate)), longest or sys.maxsize)
+        stride = self.stride
+        if self.overlap and window is not None:
+            stride = max(1, round(window * (1 - self.overlap)))
+        return replace(self, window=window, stride=stride, overlap=0.0)
+
+    def sentence(self) -> str:
+        """What its windows are, for people: length, links, view."""
+        if self.source != "packets":
+            return {"features": "feature vectors", "arrays": "windows given in Python"}[self.source]
+        told = [f"windows of {self.window} packets"]
+        rate = self.rate or self.packet_rate
+        if rate is not None and self.window is not None:
+            told[0] += f" ({self.window / rate:.3g} s at {rate:.4g} per second"
+            short = self.seconds is not None and self.window < round(self.seconds * rate)
+            told[0] += f"; no recordings for {self.seconds:g} s)" if short else ")"
+        if self.link_count is not None and self.link_count > 1:
+            used = "all" if self.links == "all" else "the first"
+            told.append(f"{used} of {self.link_count} links")
+        return ", ".join([*told, f"view {self.view}"])
+
+    def check_view(self) -> None:
+        """Refuse windows of which the view can make nothing."""
+        view = find_view(self.view)
+        if view.needs_rate and self.window_rate is None:
+            raise DataError(
+                f"view '{self.view}' speaks of Hz, and nobody noted how many packets per second "
+                'there are; import the captures again with --rate, or use view = "motion"'
+            )
+        if self.packets < view.fewest_packets:
+            raise DataError(
+                f"view '{self.view}' needs {view.fewest_packets} packets per window or more, not "
+                f"{self.packets}; use a longer window, e.g. --set data.window="
+                f'{view.fewest_packets * self.decimate}, or view = "amplitude"'
+            )
 
     def cut_like(self, other: "Recipe") -> "Recipe":
         """This receiver and cleaning, with the windows of another recipe."""

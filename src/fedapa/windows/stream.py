@@ -21,8 +21,9 @@ from fedapa.csi.capture import Capture
 from fedapa.errors import DataError
 from fedapa.windows.clean import Amplitudes, Cleaner, kept_places
 from fedapa.windows.recipe import Recipe
+from fedapa.windows.views import View, find_view
 
-__all__ = ["Windower", "Windows", "window_fault", "window_starts", "window_width"]
+__all__ = ["Windower", "Windows", "value_fault", "window_shape", "window_starts"]
 
 _Rows = npt.NDArray[np.float32]
 
@@ -32,7 +33,8 @@ class Windows:
     """Consecutive windows, and where they stood; as an array it is ``values``."""
 
     values: _Rows
-    """[windows, packets, subcarriers], before the normaliser."""
+    """[windows, rows, columns] or [windows, numbers], as the recipe's view has them, before the
+    normaliser; NaN where a faulty window has no view."""
     starts: npt.NDArray[np.int64]
     """[windows] the number of each one's first packet, counted from the recording's begin after
     cleaning."""
@@ -40,6 +42,8 @@ class Windows:
     """[windows] seconds, of the first packet."""
     ends: npt.NDArray[np.float64]
     """[windows] seconds, of the last packet."""
+    faults: tuple[str, ...]
+    """[windows] what makes a window unusable, in words; empty for a good one."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -63,10 +67,13 @@ class Windower:
         if recipe.source != "packets" or recipe.window is None:
             what = "no window" if recipe.source == "packets" else f"{recipe.source}, not packets"
             raise DataError(f"a recipe with {what} makes no windows; give it packets per window")
+        recipe.check_view()
         self.recipe = recipe
         self._length = recipe.window
+        self._view = find_view(recipe.view)
         self._cleaner = Cleaner(recipe)
-        self._width = 0
+        self._links = self._subcarriers = 0
+        """Of the packets that came; none have yet."""
         self._segment = 0
         self._begin = 0
         """The recording's packets before this segment."""
@@ -94,14 +101,14 @@ class Windower:
         """
         if isinstance(packets, Capture):
             self._cleaner.check(packets)
-        subcarriers, links = _shape(packets, self.recipe)
-        width = window_width(subcarriers, links, self.recipe)
-        if self._width and width != self._width:
+        kept = _kept(*_shape(packets, self.recipe), self.recipe)
+        before = (self._links, self._subcarriers)
+        if self._subcarriers and kept != before:
             raise DataError(
-                f"packets of {width} subcarriers follow packets of {self._width}; a recording has "
-                "one width"
+                f"packets of {_width_text(*kept)} follow packets of {_width_text(*before)}; a "
+                "recording has one width"
             )
-        self._width = width
+        self._links, self._subcarriers = kept
         pieces: Iterable[Amplitudes]
         pieces = (packets,) if isinstance(packets, Amplitudes) else self._cleaner.feed(packets)
         return self._joined([made for piece in pieces for made in self._take(piece)])
@@ -115,7 +122,7 @@ class Windower:
         made += self._cut(final=True)
         windows = self._joined(made)
         self._begin_segment()
-        self._segment = self._begin = self._width = 0
+        self._segment = self._begin = self._links = self._subcarriers = 0
         return windows
 
     def _take(self, piece: Amplitudes) -> list[Windows]:
@@ -139,12 +146,18 @@ class Windower:
             return []
         rows = np.concatenate([rows for rows, _ in self._pieces])
         times = np.concatenate([times for _, times in self._pieces])
-        values = np.empty((len(due), self.recipe.packets, self._width), np.float32)
+        values = np.empty((len(due), *self._made_shape()), np.float32)
+        faults = []
         for place, start in enumerate(due):
             first = max(0, start - margin)
             last = min(self._packets, start + length + margin)
             around = rows[first - self._kept_from : last - self._kept_from]
-            values[place] = _decimated(around, start - first, self.recipe)
+            window = _decimated(around, start - first, self.recipe)
+            window = window.reshape(len(window), self._links, self._subcarriers)
+            faults.append(_fault(window, self._view))
+            # One window at a time: it then has the same bits alone and among others.
+            usable = not faults[-1] or not self._view.needs_signal
+            values[place] = self._view(window, self.recipe.window_rate or 0) if usable else np.nan
         starts = np.asarray(due, np.int64)
         self._next = due[-1] + self.recipe.step
         windows = Windows(
@@ -152,6 +165,7 @@ class Windower:
             self._begin + starts,
             times[starts - self._kept_from],
             times[starts - self._kept_from + length - 1],
+            tuple(faults),
         )
         self._forget(rows, times)
         return [windows]
@@ -166,10 +180,11 @@ class Windower:
         if len(parts) == 1:
             return parts[0]
         empty = Windows(
-            np.empty((0, self.recipe.packets, self._width), np.float32),
+            np.empty((0, *self._made_shape()), np.float32),
             np.empty(0, np.int64),
             np.empty(0),
             np.empty(0),
+            (),
         )
         every = parts or [empty]
         return Windows(
@@ -177,7 +192,11 @@ class Windower:
             np.concatenate([part.starts for part in every]),
             np.concatenate([part.times for part in every]),
             np.concatenate([part.ends for part in every]),
+            tuple(fault for part in every for fault in part.faults),
         )
+
+    def _made_shape(self) -> tuple[int, ...]:
+        return self._view.shape(self.recipe.packets, self._links, self._subcarriers)
 
 
 def window_starts(packets: int, recipe: Recipe) -> range:
@@ -185,19 +204,44 @@ def window_starts(packets: int, recipe: Recipe) -> range:
     return range(0, packets - (recipe.window or 0) + 1, recipe.step)
 
 
-def window_width(subcarriers: int, links: int, recipe: Recipe) -> int:
-    """Columns of a window of packets with so many subcarriers and links."""
-    kept = -(-subcarriers // recipe.subcarrier_step)
-    return kept * (links if recipe.links == "stack" else 1)
+def window_shape(subcarriers: int, links: int, recipe: Recipe) -> tuple[int, ...]:
+    """Of a finished window of packets with so many subcarriers and links."""
+    return find_view(recipe.view).shape(recipe.packets, *_kept(subcarriers, links, recipe))
 
 
-def window_fault(window: _Rows) -> str:
-    """What makes a window unusable, in words; nothing for a good one."""
-    if not np.isfinite(window).all():
+def value_fault(values: _Rows) -> str:
+    """What makes numbers unusable as a window, in words; nothing for good ones."""
+    if not np.isfinite(values).all():
         return "holds NaN or infinity"
-    if window.size > 1 and window.min() == window.max():
-        return f"is constant ({window.flat[0]:g} everywhere)"
+    if values.size > 1 and values.min() == values.max():
+        return f"is constant ({values.flat[0]:g} everywhere)"
     return ""
+
+
+def _fault(window: _Rows, view: View) -> str:
+    """What makes a window [packets, links, subcarriers] unusable; nothing for a good one."""
+    if (fault := value_fault(window)) or not view.needs_signal:
+        return fault
+    heard: npt.NDArray[np.bool_] = np.any(window > 0, axis=0)  # (links, subcarriers)
+    if not heard.any(axis=1).all():
+        link = int(np.flatnonzero(~heard.any(axis=1))[0])
+        return f"has a dead link (number {link} of {len(heard)} is zero throughout)"
+    if not heard.all():
+        _, silent = np.nonzero(~heard)
+        return (
+            f"has a subcarrier that is zero throughout (number {silent[0]} of {heard.shape[1]}), "
+            f"of which view '{view.name}' makes nothing"
+        )
+    return ""
+
+
+def _kept(subcarriers: int, links: int, recipe: Recipe) -> tuple[int, int]:
+    """Links and subcarriers that a recipe keeps of so many."""
+    return (links if recipe.links == "all" else 1), -(-subcarriers // recipe.subcarrier_step)
+
+
+def _width_text(links: int, subcarriers: int) -> str:
+    return f"{subcarriers} subcarriers" + (f" and {links} links" if links > 1 else "")
 
 
 def _shape(packets: Capture | Amplitudes, recipe: Recipe) -> tuple[int, int]:

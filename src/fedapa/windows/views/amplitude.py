@@ -1,0 +1,23 @@
+"""Amplitude: the paper's input, what the receiver reported and nothing else."""
+
+from typing import ClassVar
+
+from fedapa.windows.views.view import Floats, View
+
+__all__ = ["Amplitude"]
+
+
+class Amplitude(View):
+    """[packets, links · subcarriers], links side by side."""
+
+    name: ClassVar[str] = "amplitude"
+    about: ClassVar[str] = "as the receiver reported it (the paper's input)"
+    needs_signal: ClassVar[bool] = False
+
+    def shape(self, packets: int, links: int, subcarriers: int) -> tuple[int, ...]:
+        """Packets by links and subcarriers."""
+        return packets, links * subcarriers
+
+    def __call__(self, window: Floats, rate: float) -> Floats:
+        """The same numbers."""
+        return window.reshape(len(window), -1)

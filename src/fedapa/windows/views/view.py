@@ -1,0 +1,63 @@
+"""View: the contract of what a window becomes before a net sees it.
+
+A receiver reports amplitudes. Their level is the receiver's gain, their shape over the subcarriers
+is the furniture: a net that sees both learns by heart which recording a window is from. A view
+takes away what says nothing about people. All of them make one array of one window, and nothing
+but that window and the packet rate goes in: what is counted live is then what was tested.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Floats", "View", "gain_free", "motion_of"]
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+_FAINT = 1e-3
+"""Of the mean amplitude of a link: what lies below has no logarithm worth having."""
+
+
+class View(ABC):
+    """What a window becomes; its subclasses have no state."""
+
+    name: ClassVar[str]
+    """What a plan calls it."""
+    about: ClassVar[str]
+    """What it shows, in a few words."""
+    needs_rate: ClassVar[bool] = False
+    """Whether it speaks of Hz, so that packets per second must be known."""
+    needs_signal: ClassVar[bool] = True
+    """Whether every subcarrier of every link must have been heard at least once."""
+    fewest_packets: ClassVar[int] = 1
+    """Below that it says nothing."""
+
+    @abstractmethod
+    def shape(self, packets: int, links: int, subcarriers: int) -> tuple[int, ...]:
+        """Of what it makes of a window: (rows, columns), or (numbers,)."""
+
+    @abstractmethod
+    def __call__(self, window: Floats, rate: float) -> Floats:
+        """One window [packets, links, subcarriers], so many packets a second, as a net sees it."""
+
+
+def gain_free(window: Floats) -> Floats:
+    """Log-amplitude [packets, links, subcarriers] without the gain of each packet.
+
+    a = ln A; a_tls − mean over s of a_tls. A gain is a factor on all subcarriers of a packet, so in
+    logarithms a number, and it goes with the mean over the subcarriers.
+    """
+    faintest = np.maximum(_FAINT * window.mean(axis=(0, 2), keepdims=True), np.float32(1e-30))
+    logarithm = np.log(np.maximum(window, faintest))
+    return logarithm - logarithm.mean(axis=2, keepdims=True)  # type: ignore[no-any-return]
+
+
+def motion_of(window: Floats) -> Floats:
+    """What moves [packets, links, subcarriers]: ``gain_free`` without each subcarrier's mean.
+
+    A channel that stands still is a factor on a subcarrier for the whole window: it goes, too.
+    """
+    free = gain_free(window)
+    return free - free.mean(axis=0, keepdims=True)  # type: ignore[no-any-return]

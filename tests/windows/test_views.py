@@ -1,0 +1,200 @@
+"""Views: what they leave out, what they keep, and numbers worked out by hand."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from fedapa.errors import DataError
+from fedapa.windows.clean import Amplitudes
+from fedapa.windows.recipe import Recipe
+from fedapa.windows.stream import Windower, window_shape
+from fedapa.windows.views import VIEWS, View, find_view
+from fedapa.windows.views.spectrum import DOPPLER_EDGES, band_powers, periodogram
+
+Floats = npt.NDArray[np.float32]
+every_view = pytest.mark.parametrize("view", VIEWS.values(), ids=list(VIEWS))
+gain_free_view = pytest.mark.parametrize(
+    "view", [view for name, view in VIEWS.items() if name != "amplitude"], ids=lambda v: v.name
+)
+
+
+def window(packets: int = 64, links: int = 2, subcarriers: int = 12, seed: int = 0) -> Floats:
+    """Something that moves a little: positive amplitudes with a different rhythm everywhere."""
+    stream = np.random.default_rng(seed)
+    time = np.arange(packets)[:, None, None] / 50
+    rhythm = stream.uniform(0.5, 8, (1, links, subcarriers))
+    moving = 0.2 * np.sin(2 * np.pi * rhythm * time + stream.uniform(0, 6, rhythm.shape))
+    noise = 0.02 * stream.standard_normal((packets, links, subcarriers))
+    return (stream.uniform(2, 9, rhythm.shape) * np.exp(moving + noise)).astype(np.float32)
+
+
+@every_view
+def test_a_view_has_the_shape_that_it_says(view: View) -> None:
+    for packets, links, subcarriers in ((64, 1, 30), (50, 3, 56), (33, 2, 9)):
+        made = view(window(packets, links, subcarriers), 50.0)
+        assert made.shape == view.shape(packets, links, subcarriers)
+        assert made.dtype == np.float32
+        assert np.isfinite(made).all()
+
+
+@every_view
+def test_a_view_does_not_change_its_window(view: View) -> None:
+    given = window()
+    before = given.copy()
+    view(given, 50.0)
+    np.testing.assert_array_equal(given, before)
+
+
+@gain_free_view
+def test_a_gain_changes_nothing(view: View) -> None:
+    """A factor on everything: the receiver turned its amplifier up."""
+    given = window()
+    np.testing.assert_allclose(view(given * np.float32(7), 50.0), view(given, 50.0), atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["level", "motion", "spectrum"])
+def test_a_gain_of_every_packet_changes_nothing(name: str) -> None:
+    given = window()
+    gains = np.exp(np.random.default_rng(1).normal(0, 0.3, (len(given), 2, 1)))
+    made = find_view(name)((given * gains).astype(np.float32), 50.0)
+    np.testing.assert_allclose(made, find_view(name)(given, 50.0), atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["motion", "spectrum"])
+def test_a_factor_of_every_subcarrier_changes_nothing(name: str) -> None:
+    """Other furniture, other antennas: a channel that stands still multiplies each subcarrier."""
+    given = window()
+    factors = np.exp(np.random.default_rng(2).normal(0, 0.5, (1, 2, 12)))
+    made = find_view(name)((given * factors).astype(np.float32), 50.0)
+    np.testing.assert_allclose(made, find_view(name)(given, 50.0), atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["amplitude", "level", "motion", "spectrum"])
+def test_links_lie_side_by_side_and_do_not_mix(name: str) -> None:
+    """Two links swapped are two halves of the columns swapped."""
+    given, view = window(), find_view(name)
+    made, swapped = view(given, 50.0), view(given[:, ::-1].copy(), 50.0)
+    np.testing.assert_allclose(np.roll(made, 12, axis=1), swapped, atol=1e-6)
+
+
+def test_level_by_hand() -> None:
+    """Packets (1, 3) and (6, 2): over their means 2 and 4 that is (½, 3⁄2) and (3⁄2, ½).
+
+    Each subcarrier's mean of that is 1, so nothing more happens.
+    """
+    given = np.array([[[1, 3]], [[6, 2]]], np.float32)
+    expected = [[0.5, 1.5], [1.5, 0.5]]
+    np.testing.assert_allclose(find_view("level")(given, 1.0), expected, rtol=1e-6)
+
+
+def test_motion_by_hand() -> None:
+    """Packets (1, e²) and (e³, e): logarithms (0, 2) and (3, 1), without the packets' means
+    (−1, 1) and (1, −1), and the subcarriers' means of that are 0."""
+    given = np.exp(np.array([[[0, 2]], [[3, 1]]])).astype(np.float32)
+    expected = [[-1, 1], [1, -1]]
+    np.testing.assert_allclose(find_view("motion")(given, 1.0), expected, atol=1e-6)
+
+
+def test_a_packet_without_signal_is_faint_and_not_infinite() -> None:
+    given = window()
+    given[5] = 0
+    for view in VIEWS.values():
+        assert np.isfinite(view(given, 50.0)).all()
+
+
+def test_the_periodogram_holds_the_variance() -> None:
+    """A sine of amplitude 2 has the variance 2; its power lies at its own frequency.
+
+    128 packets at 64 per second: frequencies are ½ Hz apart, and a sine of 8 Hz under a Hann taper
+    lies in three of them, with 1/6, 2/3 and 1/6 of its power.
+    """
+    time = np.arange(128) / 64
+    motion = (2 * np.sin(2 * np.pi * 8 * time)).astype(np.float32)[:, None]
+    power = periodogram(motion, 64.0)[:, 0]
+    assert power.sum() * 0.5 == pytest.approx(2.0, rel=1e-4)
+    np.testing.assert_allclose(power[15:18] * 0.5, [2 / 6, 4 / 3, 2 / 6], rtol=1e-4)
+
+
+def test_band_powers_by_hand() -> None:
+    """Frequencies 0, 1, 2 Hz with powers 0, 6, 2, each for ½ Hz to both sides.
+
+    The band from 1 to 2 Hz is half the one and half the other: 4. The band from 1.6 to 1.8 lies
+    within the second frequency: 2. The band from 3 to 4 has none.
+    """
+    power = np.array([[0], [6], [2]], np.float32)
+    made = [
+        band_powers(power, 4, 4.0, edges)[0, 0] for edges in ((1.0, 2.0), (1.6, 1.8), (3.0, 4.0))
+    ]
+    assert made == pytest.approx([4.0, 2.0, 0.0], rel=1e-6)
+
+
+def test_a_walker_is_in_the_band_of_its_speed() -> None:
+    """A tone that swings at 20 Hz shows in the band from 16 to 22.6 Hz, at any packet rate."""
+    for rate, packets in ((100.0, 400), (250.0, 1000)):
+        time = np.arange(packets)[:, None, None] / rate
+        swing = np.zeros((1, 1, 8))
+        swing[0, 0, 3] = 0.3
+        given = (5 * np.exp(swing * np.sin(2 * np.pi * 20 * time))).astype(np.float32)
+        made = find_view("spectrum")(given, rate)
+        band = int(made[:, 3].argmax())
+        assert DOPPLER_EDGES[band] <= 20 < DOPPLER_EDGES[band + 1]
+
+
+# ---- through the windower ------------------------------------------------------------------------
+
+
+def amplitudes(rows: Floats) -> Amplitudes:
+    stored = rows.transpose(0, 2, 1)  # (packets, subcarriers, links)
+    return Amplitudes(stored, np.arange(len(rows)) / 50, np.zeros(0, np.int16))
+
+
+@every_view
+def test_a_window_has_the_same_view_alone_and_in_pieces(view: View) -> None:
+    recipe = Recipe(window=40, stride=10, links="all", view=view.name, packet_rate=50.0)
+    given = window(200)
+    at_once = Windower(recipe).feed(amplitudes(given))
+    pieces = Windower(recipe)
+    parts = [pieces.feed(amplitudes(part)).values for part in np.array_split(given, 23)]
+    assert at_once.values.shape == (17, *window_shape(12, 2, recipe))
+    np.testing.assert_array_equal(at_once.values, np.concatenate(parts))
+
+
+def test_faults_are_told_by_what_the_view_needs() -> None:
+    recipe = Recipe(window=20, links="all", packet_rate=50.0)
+    given = window(100)
+    given[20:40, 1] = 0  # a dead link
+    given[40:60, 0, 7] = 0  # a dead subcarrier
+    given[60:80] = 3
+    given[80, 0, 0] = np.nan
+    good, link, subcarrier, constant, nan = Windower(recipe).feed(amplitudes(given)).faults
+    assert (good, link, subcarrier) == ("", "", "")  # the paper's input takes them as they are
+    assert constant.startswith("is constant")
+    assert nan == "holds NaN or infinity"
+    made = Windower(Recipe(**{**vars(recipe), "view": "motion"})).feed(amplitudes(given))
+    good, link, subcarrier, constant, nan = made.faults
+    assert good == ""
+    assert link == "has a dead link (number 1 of 2 is zero throughout)"
+    assert "zero throughout (number 7 of 12), of which view 'motion' makes nothing" in subcarrier
+    assert constant.startswith("is constant")
+    assert np.isfinite(made.values[0]).all()
+    assert np.isnan(made.values[1:]).all()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        (Recipe(window=40, view="spectrum"), "speaks of Hz.*import the captures again with --rate"),
+        (
+            Recipe(window=4, view="spectrum", packet_rate=1.0),
+            "needs 8 packets per window or more, not 4; use a longer window",
+        ),
+    ],
+)
+def test_a_view_that_can_say_nothing_is_refused(recipe: Recipe, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        Windower(recipe)
+
+
+def test_an_unknown_view_names_the_nearest() -> None:
+    with pytest.raises(DataError, match="did you mean 'motion'"):
+        find_view("motoin")
