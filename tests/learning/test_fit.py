@@ -75,3 +75,38 @@ def test_two_nets_of_a_room_have_a_momentum_each(make_rooms: MakeRooms) -> None:
     assert encode({"net": both["personal"]}) == encode({"net": alone["model"]})
     assert encode(both["momentum"]["personal"]) == encode(alone["momentum"]["model"])
     assert encode({"net": both["model"]}) == encode({"net": algorithm.join(room, Key(0))["model"]})
+
+
+def test_the_learning_rate_halves_by_rounds() -> None:
+    """0.08, halved every four rounds: 0.08 in round 1, 0.04 in round 5, 0.02 in round 9."""
+    training = Training(learning_rate=0.08, halving=4)
+    assert [training.at(number).learning_rate for number in (1, 5, 9)] == [0.08, 0.04, 0.02]
+    assert Training(learning_rate=0.08).at(9).learning_rate == 0.08
+
+
+def test_a_later_round_takes_smaller_steps(make_rooms: MakeRooms) -> None:
+    """The same batches, a round in which the rate has halved many times: the net hardly moves."""
+    room = make_rooms()[0]
+    algorithm = Algorithm(training=Training(halving=1))
+    start = algorithm.join(room, Key(0))
+    moved = []
+    for number in (1, 30):
+        _, state, _ = algorithm.fit(room, start, Round(number, 30, Key(0)), cross_entropy)
+        before, after = (load["classifier.weight"] for load in (start["model"], state["model"]))
+        moved.append(float(np.abs(after - before).max()))
+    assert moved[1] < 1e-6 < moved[0]
+
+
+def test_noise_is_drawn_from_the_key_and_changes_the_net(make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+    weights = []
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    for noise, key in ((0.0, Key(1)), (0.3, Key(1)), (0.3, Key(1)), (0.3, Key(2))):
+        model = room.build()
+        fit(model, room, cross_entropy, Training(noise=noise), key=key)
+        weights.append(model.classifier.weight.detach().clone())
+    assert torch.equal(weights[1], weights[2])
+    assert not torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[1], weights[3])
+    assert torch.equal(torch.get_rng_state(), before), "nobody else's stream was touched"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedapa import prototype_contrast
 from fedapa.algorithms.prototype_sets import sample_shares
 from fedapa.errors import DataError, PlanError
-from fedapa.learning.losses import fedapa_loss
+from fedapa.learning.losses import fedapa_loss, soft_targets
 from fedapa.randomness import Key
 
 SEEDS = st.integers(0, 10_000)
@@ -229,3 +229,28 @@ def test_bad_arguments_are_named() -> None:
         prototype_contrast(embeddings, labels, prototypes, -1)
     with pytest.raises(DataError, match=r"expected \[batch, width\]"):
         prototype_contrast(embeddings[:, :2], labels, prototypes, 0.5)
+
+
+def test_soft_targets_by_hand() -> None:
+    """Counts 0, 1 and 3; every person further off halves the share.
+
+    With spread 1 / ln 2 a difference of d weighs 2⁻ᵈ: 0 is 1 : ½ : ⅛, of 13/8.
+    """
+    shares = soft_targets((0, 1, 3), 1 / math.log(2))
+    assert shares is not None
+    np.testing.assert_allclose(shares[0], [8 / 13, 4 / 13, 1 / 13], rtol=1e-6)
+    np.testing.assert_allclose(shares[1], [2 / 7, 4 / 7, 1 / 7], rtol=1e-6)
+
+
+def test_soft_targets_spread_over_what_a_room_holds() -> None:
+    """Class 1 of 0, 1 and 3 is not held: nothing goes there, but its own label stays itself."""
+    shares = soft_targets((0, 1, 3), 1 / math.log(2), held=(0, 2))
+    assert shares is not None
+    np.testing.assert_allclose(shares[0], [8 / 9, 0, 1 / 9], rtol=1e-6)
+    assert shares[1, 1] > 0
+    np.testing.assert_allclose(shares.sum(dim=1), np.ones(3), rtol=1e-6)
+
+
+def test_categories_and_a_spread_of_nothing_have_no_soft_targets() -> None:
+    assert soft_targets(("sit", "walk"), 1.0) is None
+    assert soft_targets((0, 1), 0.0) is None

@@ -17,6 +17,7 @@ from pydantic import ConfigDict
 
 from fedapa.errors import PlanError, RunError
 from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
+from fedapa.learning.losses import soft_targets
 from fedapa.learning.tree import NamedArrays, load_weights, weights_of
 from fedapa.models.model import Model
 from fedapa.payload import Array, Tree
@@ -227,6 +228,10 @@ class Algorithm:
         """The net that is trained, with the weights that the state holds by the name ``net``."""
         model = self.build(room)
         load_weights(model, cast(NamedArrays, state[net]))
+        if self.training.ordinal:
+            held = sorted(set(room.labels[room.split.train].tolist()))
+            targets = soft_targets(room.classes, self.training.ordinal, held)
+            model.targets = None if targets is None else targets.to(room.device)
         return model
 
     def fit(
@@ -255,11 +260,12 @@ class Algorithm:
         key = round.key / "room" / room.name / "batches"
         momentum = dict(cast(Mapping[str, NamedArrays], state.get("momentum", {})))
         carried = momentum.get(net, {})
+        training = self.training.at(round.number)
         result = fit(
             model,
             room,
             objective,
-            self.training if epochs is None else replace(self.training, epochs=epochs),
+            training if epochs is None else replace(training, epochs=epochs),
             key=key if part == "all" else key / part,
             momentum=carried,
             part=part,

@@ -102,7 +102,7 @@ class FedALA(FedAvg):
                     name: value.requires_grad_() for name, value in mix(new, change, mixing).items()
                 }
                 logits, _ = functional_call(model, leaves, (windows,))
-                loss = F.cross_entropy(logits, labels)
+                loss = F.cross_entropy(logits, model.targets_of(labels))
                 slopes = torch.autograd.grad(loss, list(leaves.values()))  # ∇ŵ
                 for name, slope in zip(leaves, slopes, strict=True):
                     step = self.mixing_rate * slope * change[name]

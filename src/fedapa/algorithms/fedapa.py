@@ -250,6 +250,7 @@ class FedAPA(PrototypeExchange):
                 present=known,
                 temperature=self.temperature,
                 weight=weight,
+                targets=model.targets_of(labels),
             )
 
         return hybrid

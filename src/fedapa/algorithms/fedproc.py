@@ -131,7 +131,7 @@ class FedProc(FedAvg):
 
         def handing_over(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
             logits, embeddings = model(windows)
-            classification = F.cross_entropy(logits, labels)
+            classification = F.cross_entropy(logits, model.targets_of(labels))
             contrast = prototype_contrast(embeddings, labels, mean, self.temperature, known)
             total = share * contrast + (1 - share) * classification
             return {"loss": total, "loss_ce": classification, "loss_con": contrast}

@@ -84,7 +84,7 @@ class FedProto(PrototypeExchange):
 
         def attracted(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
             logits, embeddings = model(windows)
-            classification = F.cross_entropy(logits, labels)
+            classification = F.cross_entropy(logits, model.targets_of(labels))
             distance = prototype_distance(embeddings, labels, means, known)
             total = classification + self.attraction * distance
             return {"loss": total, "loss_ce": classification, "loss_mse": distance}

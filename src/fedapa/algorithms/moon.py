@@ -102,7 +102,7 @@ class Moon(FedAvg):
 
         def contrasted(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
             logits, embedding = model(windows)
-            classification = F.cross_entropy(logits, labels)
+            classification = F.cross_entropy(logits, model.targets_of(labels))
             with torch.no_grad():
                 towards, away = (_project(net, net.embed(windows)) for net in (merged, previous))
             contrast = model_contrast(

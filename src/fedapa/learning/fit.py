@@ -1,8 +1,8 @@
 """fit: the only SGD loop; algorithms pass it an objective."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -61,6 +61,20 @@ class Training:
     epochs: PositiveInteger = 1
     keep_momentum: bool = False
     """Carry the momentum from round to round; the paper does not say, we start afresh."""
+    halving: NotNegativeInteger = 0
+    """Rounds in which the learning rate halves; 0 leaves it as it is."""
+    ordinal: NotNegative = 0.0
+    """People over which a label is spread: a train window of 4 people is then a little one of 3 and
+    5, too. 0 is the label alone; categories have no order and are never spread."""
+    noise: NotNegative = 0.0
+    """Standard deviation of the noise on normalised train windows, drawn anew each time."""
+
+    def at(self, round: int) -> "Training":
+        """How a room trains in a round: η_t = η · 2^(−(t − 1) / halving)."""
+        if not self.halving:
+            return self
+        slowed = self.learning_rate * 2.0 ** (-(round - 1) / self.halving)
+        return replace(self, learning_rate=slowed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +90,7 @@ class Fit:
 def cross_entropy(model: Model, windows: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """The plain objective."""
     logits, _ = model(windows)
-    loss = F.cross_entropy(logits, labels)
+    loss = F.cross_entropy(logits, model.targets_of(labels))
     return {"loss": loss, "loss_ce": loss}
 
 
@@ -106,8 +120,8 @@ def fit(
         }
     sums: dict[str, Tensor] = {}
     seen = 0
-    for epoch in range(training.epochs):
-        for windows, labels in room.batches(training.batch_size, key / "epoch" / epoch):
+    with (key / "dropout and noise").as_torch_default():
+        for windows, labels in _epochs(room, training, key):
             losses = objective(model, windows, labels)
             for parameter in trained.values():
                 parameter.grad = None
@@ -124,6 +138,15 @@ def fit(
         )
     carried = {name: buffer.cpu().numpy().copy() for name, buffer in velocity.items()}
     return Fit(losses=means, momentum=carried)
+
+
+def _epochs(room: Room, training: Training, key: Key) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches of all epochs, with noise where it is wanted."""
+    for epoch in range(training.epochs):
+        for windows, labels in room.batches(training.batch_size, key / "epoch" / epoch):
+            if training.noise:
+                windows = windows + training.noise * torch.randn_like(windows)
+            yield windows, labels
 
 
 def _thaw(model: Model, part: Part) -> None:

@@ -1,7 +1,9 @@
 """The prototype-contrastive losses and the loss a FedAPA room minimises (eqn_8, eqn_9, eqn_11)."""
 
 import math
+from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -9,8 +11,34 @@ from fedapa.errors import DataError, PlanError
 from fedapa.learning.prototypes import TensorOrArray, like, tensor
 from fedapa.models.model import unit
 from fedapa.payload import Array
+from fedapa.windows.labels import Label
 
-__all__ = ["fedapa_loss", "prototype_contrast"]
+__all__ = ["fedapa_loss", "prototype_contrast", "soft_targets"]
+
+
+def soft_targets(
+    classes: Sequence[Label], spread: float, held: Sequence[int] | None = None
+) -> Tensor | None:
+    """[C, C] shares of the classes that a label stands for: softmax over c of −|c − y| / spread.
+
+    A window of 4 people looks more like one of 5 than one of 12; a net that is told so learns the
+    order. None where there is none: categories, or a spread of 0.
+
+    Args:
+        classes: counts, or categories.
+        spread: in people.
+        held: places of the classes to spread over; by default all.
+    """
+    if spread == 0 or not all(isinstance(label, int) for label in classes):
+        return None
+    people = torch.tensor([float(label) for label in classes])
+    scores = -(people[:, None] - people[None, :]).abs() / spread  # (C, C)
+    if held is not None:
+        apart = torch.ones(len(people), dtype=torch.bool)
+        apart[list(held)] = False
+        scores[:, apart] = -torch.inf
+        scores.fill_diagonal_(0.0)
+    return torch.softmax(scores, dim=1)
 
 
 def prototype_contrast(
@@ -81,6 +109,7 @@ def fedapa_loss(
     temperature: float,
     weight: float,
     shares: Tensor | None = None,
+    targets: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """L = L_ce + λ·(L_g + L_c), and its parts.  eqn_11.
 
@@ -94,8 +123,9 @@ def fedapa_loss(
         temperature: τ of both contrasts.
         weight: λ_t.
         shares: [N], how much each of the sets counts; alike by default.
+        targets: [B, C] shares of the classes, where L_ce is not to see the labels alone.
     """
-    classification = F.cross_entropy(logits, labels)
+    classification = F.cross_entropy(logits, labels if targets is None else targets)
     to_mixture = prototype_contrast(embeddings, labels, mixture, temperature, present)  # L_g, eqn_8
     to_sets = prototype_contrast(  # L_c, eqn_9
         embeddings, labels, sets, temperature, present, shares=shares

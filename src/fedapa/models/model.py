@@ -44,6 +44,8 @@ class Model(nn.Module):
         self.normalise_embedding = normalise_embedding
         self.encoder = encoder
         self.classifier = nn.Linear(width, classes)
+        self.targets: Tensor | None = None
+        """[C, C] what a label of each class is worth in training; none is the label alone."""
 
     def embed(self, windows: Tensor) -> Tensor:
         """The embedding r [B, width] of a batch of windows."""
@@ -54,6 +56,10 @@ class Model(nn.Module):
         """Logits [B, classes] and embedding [B, width]."""
         embedding = self.embed(windows)
         return self.classifier(embedding), embedding
+
+    def targets_of(self, labels: Tensor) -> Tensor:
+        """What the classifier should answer: the labels [B], or shares of all classes [B, C]."""
+        return labels if self.targets is None else self.targets[labels]
 
     def predict(self, windows: Tensor) -> Tensor:
         """The most likely class [B] of each window, as this net sees it."""
