@@ -141,7 +141,7 @@ def test_a_sample_of_peers_is_drawn_anew_each_round_evenly_and_never_oneself() -
     """2 of 4 peers have 6 pairs; in 1,200 rounds each comes 200 times, give or take 5 σ = 65."""
     algorithm, server = heard(5, 2)
     times: Counter[tuple[int, ...]] = Counter()
-    for number in range(1200):
+    for number in range(1, 1201):
         down = algorithm.download(server, "room 1", Round(number, 1200, Key(0) / "round" / number))
         rows = [np.flatnonzero((server["padded"] == one).all((1, 2))) for one in down["clients"]]
         times[tuple(int(row) for (row,) in rows)] += 1
