@@ -124,17 +124,17 @@ def _about(kind: type[Algorithm]) -> str:
 
 def _meanings(kind: type[Algorithm]) -> dict[str, str]:
     """Setting → the docstring below it, from the class that says it last."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
         if issubclass(cls, Algorithm):
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
             assert isinstance(tree, ast.ClassDef)
             for line, below in zip(tree.body, tree.body[1:], strict=False):
                 if isinstance(line, ast.AnnAssign) and isinstance(below, ast.Expr):
-                    found[ast.unparse(line.target)] = inspect.cleandoc(
+                    meanings[ast.unparse(line.target)] = inspect.cleandoc(
                         ast.literal_eval(below.value)
                     )
-    return found
+    return meanings
 
 
 def _value(value: Any) -> str:

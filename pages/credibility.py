@@ -113,7 +113,7 @@ def walkers(scene: Scene, people: int, *, seconds: float, key: Key) -> Crowd:
 
 @dataclass(frozen=True)
 class Spectra:
-    """Amplitude spectra of takes, by number of people."""
+    """Amplitude spectra of recordings, by number of people."""
 
     frequencies: Array
     """[bins] Hz."""
@@ -133,16 +133,16 @@ def gain_spectrum(amplitude: npt.NDArray[np.float32], rate: float) -> tuple[Arra
 
 
 def spectra(counts: Sequence[int], *, room: str = "living room", packets: int = 4000) -> Spectra:
-    """Spectra of takes with ``counts`` people at 1000 Hz, every receiver effect on."""
+    """Spectra of recordings with ``counts`` people at 1000 Hz, every receiver effect on."""
     scene = scene_of(room)
     scene = replace(scene, radio=replace(scene.radio, rate=1000.0))
-    found, frequencies = {}, np.empty(0)
+    decibels, frequencies = {}, np.empty(0)
     for count in counts:
         capture = record(scene, people=count, day=0, packets=packets, key=Key(0) / "spectra")
         live = np.abs(capture.csi[:, scene.radio.live, 0, 0])
         whole = live[(live < 0.05 * np.median(live)).mean(axis=1) < 0.2]
-        frequencies, found[count] = gain_spectrum(whole, scene.radio.rate)
-    return Spectra(frequencies, found)
+        frequencies, decibels[count] = gain_spectrum(whole, scene.radio.rate)
+    return Spectra(frequencies, decibels)
 
 
 @dataclass(frozen=True)
@@ -153,17 +153,17 @@ class Energy:
     moving: Array
     """[counts] power that varies with time, by the power of the empty room's channel."""
     deviation: Array
-    """[counts] standard error over takes."""
+    """[counts] standard error over recordings."""
 
 
 def doppler_energy(
     counts: Sequence[int],
     *,
     room: str = "conference room",
-    takes: int = 6,
+    recordings: int = 6,
     cross_section: float | None = None,
 ) -> Energy:
-    """Power of what moves, from the channel alone, mean over takes in which everybody walks."""
+    """Power of what moves, from the channel alone, mean over recordings where everybody walks."""
     scene = scene_of(room)
     if cross_section is not None:
         scene = replace(scene, body=replace(scene.body, cross_section=(cross_section,) * 2))
@@ -173,14 +173,14 @@ def doppler_energy(
     reference = np.mean(
         np.abs(Channel(scene.room, radio, furniture, nobody()).response(times)) ** 2
     )
-    values = np.zeros((len(counts), takes))
+    values = np.zeros((len(counts), recordings))
     for row, count in enumerate(counts):
-        for number in range(takes if count else 1):
+        for number in range(recordings if count else 1):
             crowd = walkers(scene, count, seconds=4.0, key=Key(number) / "energy" / count)
             response = Channel(scene.room, radio, furniture, crowd).response(times)
             values[row, number] = np.mean(np.var(response, axis=0)) / reference
     return Energy(
-        tuple(counts), values.mean(axis=1), values.std(axis=1) / np.sqrt(max(takes - 1, 1))
+        tuple(counts), values.mean(axis=1), values.std(axis=1) / np.sqrt(max(recordings - 1, 1))
     )
 
 
@@ -194,13 +194,13 @@ class Blocking:
     binomial: Array
     """[people + 1] the published model: independent people, each in the path with ``chance``."""
     chance: float
-    """Share of the time that a single walker is in the path, from takes of its own."""
+    """Share of the time that a single walker is in the path, from recordings of its own."""
     loss: Array
     """[people + 1] mean loss of the direct path in dB with so many in it; NaN where unseen."""
 
 
 def blocking(
-    people: int, *, room: str = "conference room", seconds: float = 240.0, takes: int = 8
+    people: int, *, room: str = "conference room", seconds: float = 240.0, recordings: int = 8
 ) -> Blocking:
     """Statistics of the direct path among walkers, beside Depatla et al., JSAC 2015.
 
@@ -220,13 +220,13 @@ def blocking(
         np.mean(
             [
                 inside.mean()
-                for number in range(people * takes)
+                for number in range(people * recordings)
                 for inside, _ in [_in_path(scene, 1, seconds, Key(number) / "one")]
             ]
         )
     )
     histogram, losses = np.zeros(people + 1), np.zeros(people + 1)
-    for number in range(takes):
+    for number in range(recordings):
         inside, left = _in_path(scene, people, seconds, Key(number) / "many")
         blockers = inside.sum(axis=1)
         histogram += np.bincount(blockers, minlength=people + 1)
@@ -277,7 +277,7 @@ def reciprocity(*, room: str = "living room", people: int = 5) -> tuple[Array, A
     back = replace(scene.room, transmitter=scene.room.receiver, receiver=scene.room.transmitter)
     times = np.arange(1000) / 500
     one, other = (
-        Channel(each, scene.radio, furniture, crowd).response(times) for each in (scene.room, back)
+        Channel(way, scene.radio, furniture, crowd).response(times) for way in (scene.room, back)
     )
     return np.asarray(one, np.complex128), np.asarray(other, np.complex128)
 
@@ -337,19 +337,19 @@ def receiver_effects(
         yield name, capture.csi[:, :, 0, 0], capture.timestamps, scene.radio.live
 
 
-def leak(*, room: str = "open office", takes: int = 40, windows: int = 4) -> dict[str, float]:
+def leak(*, room: str = "open office", recordings: int = 40, windows: int = 4) -> dict[str, float]:
     """Accuracy of a nearest neighbour on raw windows when labels mean nothing, by split.
 
-    Every take has the same number of people and one of four labels drawn at random: there is
-    nothing to learn, so whatever beats chance has recognised the take instead of the label. Only
-    each packet's gain is taken out, or its steps would be all that a distance sees.
+    Every recording has the same number of people and one of four labels drawn at random: there is
+    nothing to learn, so whatever beats chance has recognised the recording instead of the label.
+    Only each packet's gain is taken out, or its steps would be all that a distance sees.
     """
     scene = scene_of(room, preset="quick")
     packets = 125
     draw = (Key(0) / "leak").numpy()
     labels, origins, starts, values = [], [], [], []
-    meaningless = draw.permutation(np.arange(takes) % 4)
-    for number in range(takes):
+    meaningless = draw.permutation(np.arange(recordings) % 4)
+    for number in range(recordings):
         capture = record(
             scene,
             people=5,
@@ -363,13 +363,13 @@ def leak(*, room: str = "open office", takes: int = 40, windows: int = 4) -> dic
             window = amplitude[start : start + packets]
             values.append((window / window.mean(axis=1, keepdims=True)).ravel())
             labels.append(int(meaningless[number]))
-            origins.append(f"take {number}")
+            origins.append(f"recording {number}")
             starts.append(start)
     raw, truth = np.stack(values), np.asarray(labels)
     squares = np.square(raw).sum(axis=1)
     apart = squares[:, None] + squares - 2 * raw @ raw.T
     kinds: tuple[SplitKind, ...] = ("random", "blocked", "recording")
-    found = {"chance": 0.25}
+    accuracies = {"chance": 0.25}
     for kind in kinds:
         right = []
         for seed in range(20):
@@ -385,5 +385,5 @@ def leak(*, room: str = "open office", takes: int = 40, windows: int = 4) -> dic
             )
             nearest = parts.train[apart[np.ix_(parts.test, parts.train)].argmin(axis=1)]
             right.append(np.mean(truth[nearest] == truth[parts.test]))
-        found[kind] = float(np.mean(right))
-    return found
+        accuracies[kind] = float(np.mean(right))
+    return accuracies

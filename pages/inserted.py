@@ -32,9 +32,9 @@ _KINDS: Mapping[str, Callable[[Results, Setting], Table | None]] = {
 def filled(text: str, folder: Path) -> str:
     """The page with every marked table made anew from the results under ``folder``."""
 
-    def table(found: re.Match[str]) -> str:
-        experiment, name = found["experiment"], found["setting"]
-        kind, _, row = found["kind"].partition(":")
+    def table(mark: re.Match[str]) -> str:
+        experiment, name = mark["experiment"], mark["setting"]
+        kind, _, row = mark["kind"].partition(":")
         results = Results.load(folder / experiment / "results.json")
         settings = {setting.name: setting for setting in results.settings}
         for word, known in ((name, list(settings)), (kind, list(_KINDS))):
@@ -50,7 +50,7 @@ def filled(text: str, folder: Path) -> str:
             )
         made = differences(setting, row) if row else _KINDS[kind](results, setting)
         body = "nothing to show\n" if made is None else markdown(made)
-        opening = f"<!-- table: {experiment} {name} {found['kind']} -->"
+        opening = f"<!-- table: {experiment} {name} {mark['kind']} -->"
         return f"{opening}\n\n{body.strip()}\n\n<!-- end -->"
 
     return _BLOCK.sub(table, text)

@@ -60,21 +60,23 @@ def _plans() -> Figure:
 def _waterfalls() -> Figure:
     scene = credibility.scene_of("classroom")
     scene = replace(scene, radio=replace(scene.radio, rate=125.0))
-    takes = {}
+    amplitudes = {}
     for people in (0, 1, 5, 20):
         capture = record(scene, people=people, day=0, packets=1000, key=Key(0) / "waterfall")
         amplitude = _live(capture.csi[:, :, 0, 0], scene.radio.live)
         whole = (amplitude < 0.05 * np.median(amplitude)).mean(axis=1) < 0.2
-        takes[f"{people} people" if people != 1 else "1 person"] = amplitude[whole][::2]
-    return figures.waterfalls_figure(takes, seconds=8.0, title="Classroom, 80 MHz, 125 packets/s")
+        amplitudes[_people(people)] = amplitude[whole][::2]
+    return figures.waterfalls_figure(
+        amplitudes, seconds=8.0, title="Classroom, 80 MHz, 125 packets/s"
+    )
 
 
 def _single_path() -> Figure:
     distances = np.geomspace(0.6, 30, 12)
     expected = [credibility.free_space(distance)[0] for distance in distances]
-    found = [credibility.single_path(distance)[0] for distance in distances]
+    losses = [credibility.single_path(distance)[0] for distance in distances]
     return figures.lines_figure(
-        {"Friis": (distances, np.asarray(expected)), "simulated": (distances, np.asarray(found))},
+        {"Friis": (distances, np.asarray(expected)), "simulated": (distances, np.asarray(losses))},
         x="distance (m)",
         y="loss (dB)",
         title="One path in empty space, 5.21 GHz",
@@ -84,10 +86,10 @@ def _single_path() -> Figure:
 
 
 def _spectra() -> Figure:
-    found = credibility.spectra((0, 1, 5, 20))
+    spectra = credibility.spectra((0, 1, 5, 20))
     curves = {
-        f"{people} people": (found.frequencies, decibels)
-        for people, decibels in found.decibels.items()
+        _people(people): (spectra.frequencies, decibels)
+        for people, decibels in spectra.decibels.items()
     }
     return figures.lines_figure(
         curves,
@@ -99,18 +101,18 @@ def _spectra() -> Figure:
 
 
 def _energy() -> Figure:
-    found = credibility.doppler_energy((1, 2, 3, 5, 8, 10, 15, 20), takes=12)
-    counts = np.asarray(found.counts, float)
+    energy = credibility.doppler_energy((1, 2, 3, 5, 8, 10, 15, 20), recordings=12)
+    counts = np.asarray(energy.counts, float)
     curves = {
-        "simulated walkers": (counts, found.moving),
-        "if everybody added the same": (counts, found.moving[0] * counts),
+        "simulated walkers": (counts, energy.moving),
+        "if everybody added the same": (counts, energy.moving[0] * counts),
     }
     return figures.lines_figure(
         curves,
         x="people",
         y="moving power / power of the empty room",
         title="Conference room",
-        errors={"simulated walkers": found.deviation},
+        errors={"simulated walkers": energy.deviation},
     )
 
 
@@ -119,8 +121,8 @@ def _cross_section() -> Figure:
     curves = {}
     for people in (2, 5, 10):
         moving = [
-            credibility.doppler_energy((people,), takes=8, cross_section=each).moving[0]
-            for each in sections
+            credibility.doppler_energy((people,), recordings=8, cross_section=section).moving[0]
+            for section in sections
         ]
         curves[f"{people} people"] = (np.asarray(sections), np.asarray(moving))
     return figures.lines_figure(
@@ -134,10 +136,11 @@ def _cross_section() -> Figure:
 def _blocking() -> Figure:
     curves: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
     for people in (3, 9):
-        found = credibility.blocking(people)
+        blocking = credibility.blocking(people)
         counts = np.arange(people + 1, dtype=float)
-        curves[f"{people} walkers, simulated"] = counts, found.observed
-        curves[f"{people} walkers, binomial with p = {found.chance:.3f}"] = counts, found.binomial
+        curves[f"{people} walkers, simulated"] = counts, blocking.observed
+        model = f"{people} walkers, binomial with p = {blocking.chance:.3f}"
+        curves[model] = counts, blocking.binomial
     return figures.lines_figure(
         curves,
         x="people in the direct path",
@@ -186,20 +189,22 @@ def _receiver() -> Figure:
 
 
 def _fig4() -> Figure:
-    found = planned(preset_of("six-rooms"))
-    return distribution_figure(found.windows, found.labels, distribution_caption(found))
+    counted = planned(preset_of("six-rooms"))
+    return distribution_figure(counted.windows, counted.labels, distribution_caption(counted))
 
 
 def _leak() -> Figure:
-    found = credibility.leak()
+    accuracies = credibility.leak()
     groups = {
-        split: {"nearest neighbour": 100 * found[split]} for split in found if split != "chance"
+        split: {"nearest neighbour": 100 * accuracy}
+        for split, accuracy in accuracies.items()
+        if split != "chance"
     }
     return figures.bars_figure(
         groups,
         y="accuracy (%)",
-        title="Takes with labels drawn at random: only a leak can beat chance",
-        floor=("chance", 100 * found["chance"]),
+        title="Recordings with labels drawn at random: only a leak can beat chance",
+        floor=("chance", 100 * accuracies["chance"]),
     )
 
 
@@ -216,6 +221,10 @@ def _difficulty() -> Figure:
         title="Simple models on the quick preset",
         floor=("commonest class", chance),
     )
+
+
+def _people(number: int) -> str:
+    return "1 person" if number == 1 else f"{number} people"
 
 
 def _live(csi: npt.NDArray[np.complex64], live: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:

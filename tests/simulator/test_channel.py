@@ -146,7 +146,7 @@ def test_the_channel_is_reciprocal() -> None:
 
 
 def test_moving_power_rises_with_people_and_saturates() -> None:
-    found = credibility.doppler_energy((0, 1, 2, 5, 10, 20), takes=8)
+    found = credibility.doppler_energy((0, 1, 2, 5, 10, 20), recordings=8)
     empty, one, two, five, ten, twenty = found.moving
     assert empty < 1e-9
     assert one < two < five < ten < twenty
@@ -158,7 +158,7 @@ def test_moving_power_rises_with_people_and_saturates() -> None:
 def test_moving_power_grows_with_the_assumed_cross_section() -> None:
     """Echo power is proportional to σ; shadowing does not depend on it: an affine law."""
     half, one, two = (
-        credibility.doppler_energy((5,), takes=8, cross_section=each).moving[0]
+        credibility.doppler_energy((5,), recordings=8, cross_section=each).moving[0]
         for each in (0.5, 1.0, 2.0)
     )
     assert (two - one) / (one - half) == pytest.approx(2.0, rel=0.15)
