@@ -156,7 +156,7 @@ def _begin_with_shorter(folder: Path, plan: Plan) -> Plan:
     kind = find(plan.algorithm["name"])
     if folder.exists() or kind.plans_ahead:
         return plan
-    found: dict[int, tuple[Path, Plan]] = {}
+    by_rounds: dict[int, tuple[Path, Plan]] = {}
     for summary in folder.parent.glob(f"{kind.name}-*/summary.json"):
         done, shorter = summary.parent, Plan(**read_toml(summary.parent / "plan.toml"))
         if shorter.rounds >= plan.rounds:
@@ -166,10 +166,10 @@ def _begin_with_shorter(folder: Path, plan: Plan) -> Plan:
         wanted = Plan.of(same.document(), {"rounds": shorter.rounds})
         alike = same.data.file == file and folder_name(wanted) == done.name
         if alike and Run.can_go_on(done):
-            found[shorter.rounds] = done, same
-    if not found:
+            by_rounds[shorter.rounds] = done, same
+    if not by_rounds:
         return plan
-    source, same = found[max(found)]
+    source, same = by_rounds[max(by_rounds)]
     with folder_aside(folder) as partial:
         shutil.copytree(source, partial, dirs_exist_ok=True)
     return same
@@ -207,10 +207,10 @@ def _changed(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
 
 def _check_finished(folder: Path, plan: Plan) -> None:
     """Refuse a finished run whose plan is not the wanted one: a default has changed since."""
-    wanted, found = plan.document(), Run.load(folder).plan.document()
-    for document in (wanted, found):
+    wanted, finished = plan.document(), Run.load(folder).plan.document()
+    for document in (wanted, finished):
         document["data"].pop("file", None)  # its content is in the folder's name
-    if changed := differences(found, wanted):
+    if changed := differences(finished, wanted):
         raise RunError(
             f"{folder}: was made with other settings ({'; '.join(changed)}); choose another --out"
         )
@@ -261,15 +261,15 @@ def _refuse_less(path: Path, plans: Mapping[tuple[str, str, int], Plan]) -> None
     """
     if not path.is_file():
         return
-    found = Results.load(path)
+    earlier = Results.load(path)
     asked, cases, seeds = (set(names) for names in zip(*plans, strict=True))
-    lost = [setting.name for setting in found.settings if setting.name not in asked]
-    rows = [row for setting in found.settings for row in setting.rows if row.group != "blind"]
+    lost = [setting.name for setting in earlier.settings if setting.name not in asked]
+    rows = [row for setting in earlier.settings for row in setting.rows if row.group != "blind"]
     # "fedproto.nearest" is another net of case "fedproto".
     methods = {row.name.partition(".")[0] for row in rows if row.value is None}
     lost += sorted(methods - cases)
-    lost += [f"seed {seed}" for seed in found.seeds if seed not in seeds]
-    for setting in found.settings:
+    lost += [f"seed {seed}" for seed in earlier.seeds if seed not in seeds]
+    for setting in earlier.settings:
         for row in setting.rows:
             wanted = plans.get((setting.name, row.name, 0))
             ran = max(outcome.rounds for outcome in row.outcomes)

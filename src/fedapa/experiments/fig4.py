@@ -12,22 +12,26 @@ from fedapa.stores.distribution import Distribution
 __all__ = ["distribution_caption", "distribution_table"]
 
 
-def distribution_caption(found: Distribution) -> str:
+def distribution_caption(counted: Distribution) -> str:
     """What was counted, in words."""
-    cut = f"windows of {found.window} packets" if found.window else "feature vectors"
-    return f"{source_text(found.source, synthetic=found.synthetic)} · {cut}"
+    cut = f"windows of {counted.window} packets" if counted.window else "feature vectors"
+    return f"{source_text(counted.source, synthetic=counted.synthetic)} · {cut}"
 
 
-def distribution_table(found: Distribution) -> Table:
+def distribution_table(counted: Distribution) -> Table:
     """One row per room, one column per label, and totals."""
     rows = [
-        [room, *(str(counts.get(label, "–")) for label in found.labels), str(sum(counts.values()))]
-        for room, counts in found.windows.items()
+        [
+            room,
+            *(str(counts.get(label, "–")) for label in counted.labels),
+            str(sum(counts.values())),
+        ]
+        for room, counts in counted.windows.items()
     ]
-    categories = any(isinstance(label, str) for label in found.labels)
+    categories = any(isinstance(label, str) for label in counted.labels)
     return Table(
         f"Windows by room and {'class' if categories else 'number of people'}",
-        ["Room", *map(str, found.labels), "All"],
+        ["Room", *map(str, counted.labels), "All"],
         rows,
-        note=distribution_caption(found),
+        note=distribution_caption(counted),
     )

@@ -204,20 +204,20 @@ def fig4(base: Base, out: Path, *, file: Path | None = None) -> Reproduced:
     usual = preset_of(data.simulated).window
     as_planned = data.window in (None, usual) and data.stride in (None, usual)
     if base.file is None and as_planned and data.only is None and data.without is None:
-        found = planned(preset_of(data.simulated))
+        counted = planned(preset_of(data.simulated))
     else:
         path = store_of(base.plan)
         with Store(path) as store:
             rooms = data.rooms_of(store)
-        found = distribution(path, window=data.window, stride=data.stride, rooms=rooms)
-    figure = distribution_figure(found.windows, found.labels, distribution_caption(found))
+        counted = distribution(path, window=data.window, stride=data.stride, rooms=rooms)
+    figure = distribution_figure(counted.windows, counted.labels, distribution_caption(counted))
     values = {
-        "data": data_kind(found.synthetic),
-        "source": found.source,
-        "window": found.window,
-        "windows": found.windows,
+        "data": data_kind(counted.synthetic),
+        "source": counted.source,
+        "window": counted.window,
+        "windows": counted.windows,
     }
-    table = distribution_table(found)
+    table = distribution_table(counted)
     if file is None:
         return _written("fig4", [table], values, out, figure=figure)
     save(figure, file)

@@ -281,11 +281,11 @@ class _Part:
 
     def runs_of(self, names: Sequence[str]) -> dict[str, list[Run]]:
         """Row name → its runs, of rows that have any."""
-        found = {
+        by_row = {
             name: [run for key, run in self.runs.items() if key[:2] == (self.setting.name, name)]
             for name in names
         }
-        return {name: runs for name, runs in found.items() if runs}
+        return {name: runs for name, runs in by_row.items() if runs}
 
     def comparison(self) -> None:
         """A comparison of methods: the verdict, all figures, differences, curves."""
@@ -333,14 +333,14 @@ class _Part:
         self.table("rooms", comparison.rooms(setting, self.featured))
         # Between its points, a row that is scored at some rounds only is another net's.
         partly = [row.name for row in setting.rows if row.outcomes[0].scored is not None]
-        if found := self.runs_of([name for name in self.featured if name not in partly]):
-            curves = {name: (titles[name], runs) for name, runs in found.items()}
+        if scored := self.runs_of([name for name in self.featured if name not in partly]):
+            curves = {name: (titles[name], runs) for name, runs in scored.items()}
             about = "Accuracy over rounds, room by room"
             self.figure("room-curves", room_curves(curves, setting.title), about)
         wanted = [name for name in titles if name in self.claiming]
-        if found := self.runs_of(wanted if len(wanted) > 1 else self.featured[:3]):
+        if counted := self.runs_of(wanted if len(wanted) > 1 else self.featured[:3]):
             self.report.heading(3, "Confusion matrices")
-            named = {titles[name]: runs for name, runs in found.items()}
+            named = {titles[name]: runs for name, runs in counted.items()}
             self.figure("confusion", confusion_matrices(named, setting.title), "Confusion matrices")
         # Of the first seed, the reference's first.
         order = sorted(self.featured, key=lambda name: name != setting.reference)
@@ -354,18 +354,18 @@ class _Part:
     def maps(self) -> None:
         """Embedding maps of Local and the reference, side by side, first seed."""
         wanted = [name for name in self.titles if name in (Local.name, self.setting.reference)]
-        found = {
+        mapped = {
             self.titles[name]: run
             for name, (run, *_) in self.runs_of(wanted).items()
             if run.plan.data.file != GIVEN_ROOMS
         }
-        if not found:
+        if not mapped:
             return
-        plan = next(iter(found.values())).plan
+        plan = next(iter(mapped.values())).plan
         self.report.heading(3, "Embedding map")
         try:
             rooms = prepare_rooms(plan)
-            panels = [embedding_of(run, rooms, title) for title, run in found.items()]
+            panels = [embedding_of(run, rooms, title) for title, run in mapped.items()]
         except FedapaError as error:  # the numbers above stand without it
             self.report.say(f"There is no map: {error}.", note=True)
             return

@@ -77,7 +77,7 @@ def _curve(axes: Axes, row: Row, number: int, *, thick: bool) -> None:
     style = {**look(number), "linewidth": 2.0 if thick else 1.2, "label": row.title}
     scored = row.outcomes[0].scored
     if scored is not None:
-        rounds = np.asarray([each for each in scored if each <= length], np.int64)
+        rounds = np.asarray([at for at in scored if at <= length], np.int64)
         values = 100 * np.asarray([curve[:length] for curve in curves])[:, rounds - 1]
         axes.plot(rounds, values.mean(axis=0), **{**style, "linestyle": "none"}, zorder=3)
         return
@@ -137,7 +137,7 @@ def room_curves(runs: Mapping[str, tuple[str, Sequence[Run]]], about: str) -> Fi
     rooms = sorted(first.data["rooms"])
     columns = min(3, len(rooms))
     deep = -(-len(rooms) // columns)
-    seeds = sorted({run.plan.seed for _, found in runs.values() for run in found})
+    seeds = sorted({run.plan.seed for _, by_seed in runs.values() for run in by_seed})
     said = (
         f"{about}. Accuracy of each room in every round, not averaged over rounds, mean over "
         f"seeds. {data_text(first.data, seeds)}"
@@ -146,11 +146,11 @@ def room_curves(runs: Mapping[str, tuple[str, Sequence[Run]]], about: str) -> Fi
     with drawn(1.7 * deep + 0.9, said, width=min(WIDTH, 2.6 + 2.2 * columns)) as figure:
         grid = figure.subplots(deep, columns, sharex=True, sharey=True, squeeze=False)
         for axes, room in zip(grid.flat, rooms, strict=False):
-            for name, (title, found) in runs.items():
-                length = min(len(run.records) for run in found)
+            for name, (title, by_seed) in runs.items():
+                length = min(len(run.records) for run in by_seed)
                 # A room that was absent has no score: its curve has a gap there.
                 values = 100 * np.asarray(
-                    [by_room(run.records[:length], "accuracy", [room])[:, 0] for run in found]
+                    [by_room(run.records[:length], "accuracy", [room])[:, 0] for run in by_seed]
                 )
                 style = {**look(looks[name]), "markevery": max(1, length // 4), "lw": 1.1}
                 axes.plot(range(1, length + 1), values.mean(axis=0), label=title, **style)

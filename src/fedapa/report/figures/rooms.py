@@ -154,7 +154,7 @@ def confusion_matrices(runs: Mapping[str, Sequence[Run]], about: str = "") -> Fi
     deep = math.ceil(len(runs) / columns)
     long = max(map(len, classes))
     side = (WIDTH - 1.0 - (0.07 * long if long > 3 else 0)) / columns
-    seeds = sorted({run.plan.seed for found in runs.values() for run in found})
+    seeds = sorted({run.plan.seed for by_seed in runs.values() for run in by_seed})
     said = (
         f"{about + '. ' if about else ''}Confusion matrices: test windows of all rooms and seeds "
         "after each run's last round; a row adds up to 100 %, a grey one has no test window. "
@@ -165,9 +165,9 @@ def confusion_matrices(runs: Mapping[str, Sequence[Run]], about: str = "") -> Fi
         grid = figure.subplots(deep, columns, sharey=True, squeeze=False)
         for axes in list(grid.flat)[len(runs) :]:
             axes.set_visible(False)
-        for axes, (title, found) in zip(grid.flat, runs.items(), strict=False):
-            image = _confusion_matrix(axes, found, order, classes)
-            last = sorted({len(run.records) for run in found})
+        for axes, (title, by_seed) in zip(grid.flat, runs.items(), strict=False):
+            image = _confusion_matrix(axes, by_seed, order, classes)
+            last = sorted({len(run.records) for run in by_seed})
             axes.set_title(f"{title}, after round {' or '.join(map(str, last))}")
             axes.set_xlabel("predicted")
         for line in grid:

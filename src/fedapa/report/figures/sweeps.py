@@ -81,8 +81,8 @@ def _on_a_scale(lines: dict[str, list[Row]]) -> dict[str, float]:
 def _figures(rows: Sequence[Row], at: int, metric: str) -> dict[str, _Floats]:
     """Row name → one figure per seed, in percent or in people, of rows that have any."""
     scale = 1 if metric == "mae" else 100
-    found = {row.name: row.metrics(at, metric) for row in rows}
-    return {name: scale * np.asarray(values) for name, values in found.items() if values}
+    by_row = {row.name: row.metrics(at, metric) for row in rows}
+    return {name: scale * np.asarray(values) for name, values in by_row.items() if values}
 
 
 def _line(axes: Axes, points: Sequence[tuple[float, _Floats]], number: int, label: str) -> None:
@@ -121,7 +121,7 @@ def _controls(axes: Axes, rows: Sequence[Row], figures: dict[str, _Floats], metr
         else:  # a line so far off would leave the points no room
             number_text = f"{level:.2f}" if metric == "mae" else f"{level:.1f} %"
             told["below" if level < low else "above"].append(f"{row.title.lower()}, {number_text}")
-    texts = [f"{side}: {text}" for side, found in told.items() for text in found]
+    texts = [f"{side}: {text}" for side, lines in told.items() for text in lines]
     axes.set_title("\n".join(texts), loc="left", fontsize=SMALL, color="#555555")
 
 

@@ -14,48 +14,53 @@ _SUMMED = ("files", "recordings", "packets", "seconds", "known", "copies")
 _UNTOLD = "cannot be told"
 
 
-def inspection_table(found: Inspection) -> Table:
+def inspection_table(capture: Inspection) -> Table:
     """One capture, a line per fact."""
     rate = (
-        f"{found.mean_rate:,.1f} packets per second; within bursts, by the middle interval, "
-        f"{found.rate:,.1f}"
+        f"{capture.mean_rate:,.1f} packets per second; within bursts, by the middle interval, "
+        f"{capture.rate:,.1f}"
     )
-    loss = f"{_percent(found.loss)} by {found.loss_by}"
-    levels = " · ".join(f"{level:.2f}" for level in found.band)
-    low, middle, high = found.rssi or (0.0, 0.0, 0.0)
+    loss = f"{_percent(capture.loss)} by {capture.loss_by}"
+    levels = " · ".join(f"{level:.2f}" for level in capture.band)
+    low, middle, high = capture.rssi or (0.0, 0.0, 0.0)
     facts = [
-        ("device", f"{found.device}{' (SIMULATED)' if found.synthetic else ''}"),
-        ("bandwidth", f"{found.bandwidth} MHz"),
-        ("subcarriers", f"{found.live_subcarriers} live of {found.subcarriers}"),
-        ("antennas", f"{found.rx} rx × {found.tx} tx"),
-        ("packets", f"{found.packets:,} in {found.seconds:,.1f} s"),
-        ("rate", rate if found.rate else _UNTOLD),
-        ("lost packets", _UNTOLD if found.loss is None else loss),
-        ("gaps", f"{found.gaps}, longest {found.longest_gap:.3f} s" if found.gaps else "none"),
-        ("clock", f"set back {found.steps_back} times" if found.steps_back else ""),
+        ("device", f"{capture.device}{' (SIMULATED)' if capture.synthetic else ''}"),
+        ("bandwidth", f"{capture.bandwidth} MHz"),
+        ("subcarriers", f"{capture.live_subcarriers} live of {capture.subcarriers}"),
+        ("antennas", f"{capture.rx} rx × {capture.tx} tx"),
+        ("packets", f"{capture.packets:,} in {capture.seconds:,.1f} s"),
+        ("rate", rate if capture.rate else _UNTOLD),
+        ("lost packets", _UNTOLD if capture.loss is None else loss),
+        (
+            "gaps",
+            f"{capture.gaps}, longest {capture.longest_gap:.3f} s" if capture.gaps else "none",
+        ),
+        ("clock", f"set back {capture.steps_back} times" if capture.steps_back else ""),
         (
             "occupied band",
-            f"{_percent(found.occupied)} of packets fill it; mean level of each 20 MHz: {levels}",
+            f"{_percent(capture.occupied)} of packets fill it; mean level of each 20 MHz: {levels}",
         ),
         (
             "RSSI",
-            f"{low:.0f} to {high:.0f} dBm, middle {middle:.0f}" if found.rssi else "not told",
+            f"{low:.0f} to {high:.0f} dBm, middle {middle:.0f}" if capture.rssi else "not told",
         ),
         (
             "clipping",
-            _UNTOLD if found.clipped is None else f"{_percent(found.clipped)} of packets",
+            _UNTOLD if capture.clipped is None else f"{_percent(capture.clipped)} of packets",
         ),
         (
             "not channel",
-            f"live subcarriers far above all others: {', '.join(map(str, found.loud))}"
-            if found.loud
+            f"live subcarriers far above all others: {', '.join(map(str, capture.loud))}"
+            if capture.loud
             else "",
         ),
-        ("usable windows", f"{found.windows:,} of {found.window} packets"),
-        ("left out", "" if found.left_out else "nothing"),
-        *(("left out", f"{count:,} × {reason}") for reason, count in found.left_out.items()),
+        ("usable windows", f"{capture.windows:,} of {capture.window} packets"),
+        ("left out", "" if capture.left_out else "nothing"),
+        *(("left out", f"{count:,} × {reason}") for reason, count in capture.left_out.items()),
     ]
-    return Table(found.file, ("What", "Found"), [fact for fact in facts if fact[1]], text_columns=2)
+    return Table(
+        capture.file, ("What", "Found"), [fact for fact in facts if fact[1]], text_columns=2
+    )
 
 
 def _percent(share: float | None) -> str:
