@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from fedapa.evaluation.results import data_kind
+from fedapa.csi.capture import data_kind
 from fedapa.report.style import PALETTE, SMALL, drawn
 
 __all__ = [

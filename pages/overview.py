@@ -10,8 +10,9 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedapa.csi.capture import data_kind
 from fedapa.errors import PlanError, nearest
-from fedapa.evaluation.results import REFERENCE, Results, Setting, data_kind
+from fedapa.evaluation.results import REFERENCE, Results, Setting
 from fedapa.report.style import MARKERS, PALETTE, drawn
 
 __all__ = ["EXPERIMENTS", "overview", "overview_of"]

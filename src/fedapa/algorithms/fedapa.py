@@ -317,7 +317,7 @@ class AverageWithClients(FedAPA):
     """Global Avg. Proto with Client Protos: FedAPA with one plain mean for all rooms, and L_c."""
 
     name: ClassVar[str] = "fedapa-average-clients"
-    title: ClassVar[str] = "Global average with client prototypes"
+    title: ClassVar[str] = "Global average with rooms' prototypes"
     travels: ClassVar[str] = "class prototypes up; their mean and the peers' sets down"
     group: ClassVar[Group] = "paper"
 
@@ -330,7 +330,7 @@ class MixtureOnly(FedAPA):
     """APA without L_c: FedAPA with its mixture alone; the cell that the paper's table lacks."""
 
     name: ClassVar[str] = "fedapa-mixture"
-    title: ClassVar[str] = "APA without client prototypes"
+    title: ClassVar[str] = "APA without rooms' prototypes"
     travels: ClassVar[str] = "class prototypes up, the room's mixture down"
 
     peers: Literal["none"] = "none"

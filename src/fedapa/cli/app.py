@@ -89,4 +89,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "matplotlib", "sklearn", "tensorboard"):
             raise
-        fail(f"this command needs {error.name}: pip install torch==2.13.0, then 'fedapa[train]'")
+        fail(
+            f"this command needs {error.name}; in a checkout of fedapa: pip install torch==2.13.0, "
+            "then pip install -e '.[train]'"
+        )

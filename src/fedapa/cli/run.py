@@ -34,7 +34,9 @@ def demo(
     with shown_progress() as show:
         results, page = run_demo(out, seed=seed, rounds=rounds, workers=workers, show=show)
     _print_results(results)
-    print_out("The rooms are SIMULATED: this shows the software, not how well it counts in yours.")
+    print_out(
+        f"The rooms are {results.kind}: this shows the software, not how well it counts in yours."
+    )
     print_out(f"Page with the curves: {page}")
 
 

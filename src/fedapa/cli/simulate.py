@@ -32,6 +32,7 @@ def simulate(
 
     Example: fedapa simulate --preset six-rooms --seed 0 --workers 2 --out rooms.h5
     """
+    from fedapa.csi.capture import data_kind
     from fedapa.stores.simulated import write_simulated
     from fedapa.stores.simulated_captures import PATTERN, write_simulated_captures
     from fedapa.stores.simulated_rooms import changed_preset, preset_hash, preset_of
@@ -41,7 +42,7 @@ def simulate(
         chosen = changed_preset(chosen, read_toml(rooms))
     if out is None and pcap is None:
         raise PlanError("say where to: --out FILE for a store, --pcap FOLDER for captures")
-    about = f"SIMULATED rooms, preset {chosen.name} ({preset_hash(chosen)})"
+    about = f"{data_kind(True)} rooms, preset {chosen.name} ({preset_hash(chosen)})"
     if out is not None:
         with shown_progress() as show:
             write_simulated(chosen, seed=seed, out=out, workers=workers, show=show)

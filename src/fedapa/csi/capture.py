@@ -6,10 +6,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SIMULATED_DEVICE", "Capture", "packet_rates"]
+__all__ = ["SIMULATED_DEVICE", "Capture", "data_kind", "packet_rates"]
 
 SIMULATED_DEVICE = "simulated"
 """The device of what the simulator made, also where it was written in the format of another."""
+
+
+def data_kind(synthetic: bool) -> str:
+    """SIMULATED or real: what every table, figure and file says of its data."""
+    return "SIMULATED" if synthetic else "real"
 
 
 @dataclass(frozen=True, eq=False)

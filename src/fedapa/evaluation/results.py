@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from fedapa.csi.capture import data_kind
 from fedapa.errors import RunError
 from fedapa.evaluation.metrics import METRICS
 from fedapa.evaluation.record import LAST, average, over_rooms, scored_rounds
@@ -31,7 +32,6 @@ __all__ = [
     "Row",
     "Setting",
     "Spread",
-    "data_kind",
     "horizons_of",
     "outcome_at",
     "paired",
@@ -53,11 +53,6 @@ STANDSTILL = 0.005
 _TARGETS = 5
 """Accuracies to ask for at most."""
 _GROUPS = ("paper", "more", "control", "sweep", "blind")
-
-
-def data_kind(synthetic: bool) -> str:
-    """SIMULATED or real: what every table, figure and file says of its data."""
-    return "SIMULATED" if synthetic else "real"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fedapa.evaluation.results import data_kind
+from fedapa.csi.capture import data_kind
 from fedapa.evaluation.verdict import verdict
 from fedapa.experiments.architectures import architectures, layer_table
 from fedapa.experiments.conduct import Conducted, conduct, holds_features, refuse_results

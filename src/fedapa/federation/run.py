@@ -31,9 +31,9 @@ from typing import Any, cast
 import filelock
 
 from fedapa import processes
+from fedapa.csi.capture import data_kind
 from fedapa.errors import PlanError, RunError
 from fedapa.evaluation.record import JsonLines, dump, scored_rounds, summarise
-from fedapa.evaluation.results import data_kind
 from fedapa.federation import rounds, run_files
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.in_process import InProcess

@@ -1,10 +1,11 @@
-"""Captions: where the numbers of a table or a figure come from; here it says SIMULATED or real."""
+"""Captions: where the numbers of a table or a figure come from."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedapa.csi.capture import data_kind
 from fedapa.evaluation.record import LAST
-from fedapa.evaluation.results import Setting, data_kind
+from fedapa.evaluation.results import Setting
 
 __all__ = ["caption", "data_text", "number_of", "source_text"]
 

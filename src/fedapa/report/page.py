@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from fedapa import algorithms
 from fedapa.algorithms.local import Local
+from fedapa.csi.capture import data_kind
 from fedapa.errors import FedapaError
 from fedapa.evaluation.results import Results, Setting
 from fedapa.evaluation.verdict import verdict
@@ -38,7 +39,7 @@ __all__ = ["Report", "write_index", "write_report", "write_run_page"]
 
 _MOST = 5
 _DPI = 160
-_SIMULATED = "SIMULATED rooms."
+_SIMULATED = f"{data_kind(True)} rooms."
 _COMPUTED = (
     "The windows behind these numbers were computed, not measured: they show that the software "
     "works, not how well people are counted in a real room."

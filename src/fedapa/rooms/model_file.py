@@ -243,7 +243,8 @@ def _session(path: Path, graph: bytes, arrays: Mapping[str, Array], widths: tupl
         import onnxruntime
     except ImportError as error:
         raise FedapaError(
-            "counting needs onnxruntime; install it with: pip install 'fedapa[count]'"
+            "counting needs onnxruntime; install it in a checkout of fedapa with: pip install -e "
+            "'.[count]'"
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

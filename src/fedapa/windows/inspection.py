@@ -38,7 +38,7 @@ class Inspection:
     packets: int
     seconds: float
     rate: float
-    """Packets per second within bursts, by the middle interval; 0 where it cannot be told."""
+    """Packets per second within bursts, by the median interval; 0 where it cannot be told."""
     mean_rate: float
     """Packets over seconds, gaps and all; 0 where it cannot be told."""
     loss: float | None
@@ -54,7 +54,7 @@ class Inspection:
     occupied: float
     """Share of packets that fill the whole band."""
     rssi: tuple[float, float, float] | None
-    """Lowest, middle, highest dBm."""
+    """Lowest, median, highest dBm."""
     clipped: float | None
     """Share of packets with a value at the limit of the device's numbers; None: has no such."""
     loud: tuple[int, ...]

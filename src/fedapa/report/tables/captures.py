@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from fedapa.csi.capture import data_kind
 from fedapa.report.tables.table import Table
 from fedapa.stores.imported.captures import Imported
 from fedapa.windows.inspection import Inspection
@@ -17,14 +18,14 @@ _UNTOLD = "cannot be told"
 def inspection_table(capture: Inspection) -> Table:
     """One capture, a line per fact."""
     rate = (
-        f"{capture.mean_rate:,.1f} packets per second; within bursts, by the middle interval, "
+        f"{capture.mean_rate:,.1f} packets per second; within bursts, by the median interval, "
         f"{capture.rate:,.1f}"
     )
     loss = f"{_percent(capture.loss)} by {capture.loss_by}"
     levels = " · ".join(f"{level:.2f}" for level in capture.band)
-    low, middle, high = capture.rssi or (0.0, 0.0, 0.0)
+    low, median, high = capture.rssi or (0.0, 0.0, 0.0)
     facts = [
-        ("device", f"{capture.device}{' (SIMULATED)' if capture.synthetic else ''}"),
+        ("device", f"{capture.device}{f' ({data_kind(True)})' if capture.synthetic else ''}"),
         ("bandwidth", f"{capture.bandwidth} MHz"),
         ("subcarriers", f"{capture.live_subcarriers} live of {capture.subcarriers}"),
         ("antennas", f"{capture.rx} rx × {capture.tx} tx"),
@@ -42,7 +43,7 @@ def inspection_table(capture: Inspection) -> Table:
         ),
         (
             "RSSI",
-            f"{low:.0f} to {high:.0f} dBm, middle {middle:.0f}" if capture.rssi else "not told",
+            f"{low:.0f} to {high:.0f} dBm, median {median:.0f}" if capture.rssi else "not told",
         ),
         (
             "clipping",

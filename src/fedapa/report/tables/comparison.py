@@ -98,7 +98,7 @@ def _over_rooms(row: Row, horizon: int, metric: str) -> str:
 def _over_seeds(setting: Setting) -> str:
     number = max((len(row.outcomes) for row in setting.rows), default=0)
     if number < 2:
-        return "Mean over rooms, ± over rooms, one seed: its chance is not measured"
+        return "Mean ± standard deviation over rooms; one seed: how far seeds differ is not known"
     return f"Mean ± standard deviation over {number} seeds of the mean over rooms"
 
 
