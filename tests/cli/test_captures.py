@@ -173,6 +173,40 @@ def test_import_of_nothing_says_so(tmp_path: Path) -> None:
     assert "no such folder or manifest" in one_sentence(done)
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "has no rows; expected a CSV manifest with a header"),
+        (bytes(range(256)), "cannot be read as CSV"),
+        (nexmon_file(3), "is a capture (nexmon), which does not tell its room and label"),
+        (b"\x89HDF\r\n\x1a\n", "is a store already, not captures; learn from it with 'fedapa run"),
+    ],
+    ids=["empty", "bytes", "capture", "store"],
+)
+def test_what_is_no_manifest_is_refused_with_what_to_give_instead(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    path = tmp_path / "kitchen.pcap"
+    path.write_bytes(content)
+    said = one_sentence(fedapa("import", path, "--out", tmp_path / "rooms.h5", code=2))
+    assert words in said
+    assert "--data" in said or "a CSV manifest" in said
+
+
+def test_inspecting_a_folder_names_a_capture_in_it(tmp_path: Path) -> None:
+    folder = captures(tmp_path / "in")
+    said = one_sentence(fedapa("inspect", folder, code=2))
+    assert f"e.g. {folder}/room0/day0/P=0.dat; 'fedapa import' makes a store of a folder" in said
+
+
+def test_simulate_names_its_presets(tmp_path: Path) -> None:
+    words = ("simulate", "--out", tmp_path / "rooms.h5", "--preset")
+    assert "'nosuch' is unknown; known: quick, six" in one_sentence(
+        fedapa(*words, "nosuch", code=2)
+    )
+    assert "did you mean 'quick'?" in one_sentence(fedapa(*words, "quik", code=2))
+
+
 def test_simulate_asks_where_to() -> None:
     assert "--out FILE" in one_sentence(fedapa("simulate", code=2))
 

@@ -147,8 +147,8 @@ def test_odd_names_are_printed_as_they_are(make_store: MakeStore, tmp_path: Path
         (["run", "--preset", "smoke", "--set", "data.decimate=100000"], "leaves nothing of a wind"),
         (["run", "--split", "recordng"], "data.split"),
         (["run", "--data", "absent.h5", "--out", "new"], "absent.h5: no such file"),
-        (["run", "absent.toml"], "absent.toml: cannot be read"),
-        (["report", "absent"], "absent: holds no finished run"),
+        (["run", "absent.toml"], "absent.toml: no such file; expected a plan"),
+        (["report", "absent"], "absent: no such folder; name one that"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(
@@ -156,6 +156,33 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 ) -> None:
     assert complaint in one_sentence(fedapa(*words, cwd=tmp_path, code=2))
     assert not list(tmp_path.iterdir()), "nothing was written"
+
+
+def test_what_is_no_plan_is_refused_with_what_to_give_instead(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    store = make_store()
+    assert f"is a store of rooms, not a plan; give it with --data {store}" in one_sentence(
+        fedapa("run", store, code=2)
+    )
+    (tmp_path / "empty").mkdir()
+    folder = one_sentence(fedapa("run", tmp_path / "empty", code=2))
+    assert "is a folder; expected a plan" in folder
+    assert "--data" in folder
+    assert "holds no finished run; name a folder that 'fedapa run' wrote" in one_sentence(
+        fedapa("report", tmp_path / "empty", code=2)
+    )
+
+
+def test_a_runs_folder_in_place_of_a_plan_is_answered_with_a_command_that_goes_on(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    out = tmp_path / "one"
+    fedapa("run", *quick_flags(make_store(), out))
+    said = one_sentence(fedapa("run", out, code=2))
+    command = said.partition("'fedapa ")[2].partition("'")[0]
+    assert command == f"run {out}/plan.toml --out {out} --resume"
+    fedapa(*command.split())
 
 
 def test_a_wrong_flag_is_exit_code_2() -> None:

@@ -250,7 +250,12 @@ def test_what_is_no_capture_is_named_with_its_first_bytes(tmp_path):
         read_capture(save(tmp_path, b""))
     with pytest.raises(CaptureError, match="nowhere: no such file"):
         read_capture(tmp_path / "nowhere")
-    with pytest.raises(CaptureError, match="not a file"):
+    with pytest.raises(CaptureError, match="is a folder; expected a capture file, and no capture"):
+        read_capture(tmp_path)
+    inside = tmp_path / "room" / "kitchen.pcap"
+    inside.parent.mkdir()
+    inside.write_bytes(nexmon_file(1))
+    with pytest.raises(CaptureError, match=f"e.g. {inside}; 'fedapa import'"):
         read_capture(tmp_path)
     with pytest.raises(CaptureError, match="no such file"):
         list(read_chunks(tmp_path / "nowhere"))

@@ -165,7 +165,10 @@ def import_(
         elif source.is_file():
             sources = sources_by_manifest(source)
         elif not source.exists():
-            raise PlanError(f"{source}: no such folder or manifest")
+            raise PlanError(
+                f"{source}: no such folder or manifest; give a folder of captures with --pattern, "
+                "or a CSV manifest"
+            )
         else:
             raise PlanError(
                 f"{source}: say what its paths mean, e.g. --pattern '{{room}}/{{day}}/"

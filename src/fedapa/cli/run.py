@@ -102,7 +102,10 @@ def run(
     from fedapa.report.runs import results_of
     from fedapa.toml import read_toml
 
-    given = read_toml(plan) if plan is not None else {}
+    given = {}
+    if plan is not None:
+        _check_plan_file(plan)
+        given = read_toml(plan)
     named = given.pop("preset", None)
     base = preset or named or (None if plan is not None else "quick")
     flags: dict[str, Any] = {
@@ -138,6 +141,30 @@ def run(
     for note in finished.summary.get("notes", []):
         print_out(f"Note: {note}")
     print_out(f"Everything about this run: {folder}")
+
+
+def _check_plan_file(path: Path) -> None:
+    """Refuse what is often given in place of a plan, with what to do instead."""
+    from fedapa.errors import PlanError
+    from fedapa.stores.hdf5 import is_hdf5
+
+    plan = path / "plan.toml"
+    if plan.is_file():
+        raise PlanError(
+            f"{path}: is the folder of a run, not a plan; go on with it by 'fedapa run {plan} "
+            f"--out {path} --resume', or run {plan} again with another --out"
+        )
+    if path.is_dir():
+        raise PlanError(
+            f"{path}: is a folder; expected a plan, a TOML file; rooms are given with --data, the "
+            "folder to write with --out"
+        )
+    if is_hdf5(path):
+        raise PlanError(f"{path}: is a store of rooms, not a plan; give it with --data {path}")
+    if not path.exists():
+        raise PlanError(
+            f"{path}: no such file; expected a plan, a TOML file; without one a --preset is run"
+        )
 
 
 def _print_results(results: "Results") -> None:

@@ -5,6 +5,7 @@ antennas, chips) the most frequent is kept and the rest is counted.
 """
 
 import contextlib
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,11 +24,13 @@ from fedapa.csi.pcap import is_pcap
 from fedapa.csi.records import Batch, Decoder, Kind
 from fedapa.errors import CaptureError, nearest
 
-__all__ = ["CaptureStream", "read_capture", "read_chunks"]
+__all__ = ["CaptureStream", "format_of", "read_capture", "read_chunks"]
 
 _HEAD = 1 << 16
 """The format is recognised within so many bytes."""
 _CHUNK = 1 << 23
+_LOOKED_AT = 1000
+"""Of the files in a folder, to name a capture among them."""
 
 _FORMATS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("nexmon", is_pcap),
@@ -203,9 +206,33 @@ class CaptureStream:
         return [_capture([batch], skipped={}) for batch in self._decoder.finish()]
 
 
+def format_of(path: str | Path) -> str | None:
+    """Which known format a file has, by its content; None where it is no capture."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise _unreadable(Path(path), error) from error
+    return _recognised(head)
+
+
+def _recognised(head: bytes) -> str | None:
+    return next((known for known, recognises in _FORMATS if recognises(head)), None)
+
+
 def _check_file(path: Path) -> None:
+    if path.is_dir():
+        below = itertools.islice((file for file in path.rglob("*") if file.is_file()), _LOOKED_AT)
+        captures = (file for file in sorted(below) if os.access(file, os.R_OK) and format_of(file))
+        first = next(captures, None)
+        raise CaptureError(
+            f"{path}: is a folder; expected a capture file"
+            + (f", e.g. {first}" if first else ", and no capture is in it")
+            + "; 'fedapa import' makes a store of a folder"
+        )
     if not path.is_file():
-        raise CaptureError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        problem = "is no regular file" if path.exists() else "no such file"
+        raise CaptureError(f"{path}: {problem}; expected a capture file")
 
 
 def _read(path: Path) -> memoryview:
@@ -238,7 +265,7 @@ def _decoder(
     salvage: bool,
     form: str | None = None,
 ) -> Decoder:
-    form = form or next((known for known, recognises in _FORMATS if recognises(head)), None)
+    form = form or _recognised(head)
     check_chip(chip)
     if chip is not None and form not in ("nexmon", None):
         raise CaptureError(

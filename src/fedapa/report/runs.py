@@ -21,6 +21,9 @@ Runs = Mapping[tuple[str, str, int], Run]
 def load_runs(folders: Sequence[Path]) -> list[Run]:
     """Finished runs by their folders; one that holds none is refused with what to name instead."""
     for folder in folders:
+        if not folder.is_dir():
+            problem = "is no folder" if folder.exists() else "no such folder"
+            raise RunError(f"{folder}: {problem}; name one that 'fedapa run' wrote (its --out)")
         if not (folder / "plan.toml").is_file():
             inside = [str(path.parent) for path in sorted(folder.glob("**/summary.json"))]
             remedy = (
@@ -28,7 +31,7 @@ def load_runs(folders: Sequence[Path]) -> list[Run]:
                 if inside
                 else "name a folder that 'fedapa run' wrote (its --out)"
             )
-            raise RunError(f"{folder}: holds no finished run of its own; {remedy}")
+            raise RunError(f"{folder}: holds no finished run; {remedy}")
     return [Run.load(folder) for folder in folders]
 
 

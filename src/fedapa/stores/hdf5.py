@@ -23,12 +23,21 @@ import numpy as np
 from fedapa.errors import DataError
 from fedapa.files import aside
 
-__all__ = ["check_dataset", "check_links", "child", "replaced"]
+__all__ = ["check_dataset", "check_links", "child", "is_hdf5", "replaced"]
 
 _SQUEEZED = 1032
 """How many times smaller than its values a compressed chunk can be: what deflate reaches."""
 _LARGEST_CHUNK = 1 << 28
 """Bytes that HDF5 holds in memory to give a single row."""
+
+
+def is_hdf5(path: Path) -> bool:
+    """Whether there is a file with the first bytes of HDF5, as every store has them."""
+    try:
+        with path.open("rb") as file:
+            return file.read(8) == b"\x89HDF\r\n\x1a\n"
+    except OSError:
+        return False
 
 
 class _Disk(io.RawIOBase):

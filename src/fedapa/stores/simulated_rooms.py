@@ -108,7 +108,7 @@ _NEEDED = ("size", "transmitter", "receiver", "counts")
 def preset_of(name: str) -> Preset:
     """The preset of that name."""
     if name not in SIMULATED_PRESETS:
-        raise PlanError(f"preset '{name}'; {nearest(name, SIMULATED_PRESETS)}")
+        raise PlanError(f"preset '{name}' is unknown; {nearest(name, SIMULATED_PRESETS)}")
     files = resources.files(__package__)
     rooms = tomllib.loads(files.joinpath("six_rooms.toml").read_text())
     preset = tomllib.loads(files.joinpath("simulated_presets.toml").read_text())[name]

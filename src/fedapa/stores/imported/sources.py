@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedapa.csi.reading import format_of
 from fedapa.errors import DataError, nearest
 from fedapa.files import readable
+from fedapa.stores.hdf5 import is_hdf5
 from fedapa.windows.labels import Label, check_name, choose_rooms
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
 ]
 
 _MOST_PARTS = 100
+_EXPECTED = "a CSV manifest with a header (file, room, count or label) and a row per recording"
 _COLUMNS = ("file", "room", "count", "label", "day", "start", "end")
 
 
@@ -178,14 +181,18 @@ def sources_by_manifest(path: Path) -> list[Source]:
     Columns: file, room, count or label, and optionally day, start and end in seconds from the
     file's first packet.
     """
+    _check_manifest(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, restkey="beyond", strict=True)
             rows, header = list(reader), list(reader.fieldnames or ())
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV: {error}") from error
+        raise DataError(
+            f"{path}: cannot be read as CSV: {error}; expected {_EXPECTED}, or a folder and what "
+            "its paths mean (--pattern)"
+        ) from error
     if not rows:
-        raise DataError(f"{path}: no rows; expected a header and one row a recording")
+        raise DataError(f"{path}: has no rows; expected {_EXPECTED}")
     columns = set(rows[0])
     for column in sorted(name for name in columns if header.count(name) > 1):
         raise DataError(f"{path}: column '{column}' is there twice; which is it?")
@@ -197,6 +204,20 @@ def sources_by_manifest(path: Path) -> list[Source]:
             "or label, and perhaps day, start, end"
         )
     return [_manifest_row(path, line, row) for line, row in enumerate(rows, start=2)]
+
+
+def _check_manifest(path: Path) -> None:
+    """Refuse what is often given in place of a manifest, with what to do instead."""
+    if is_hdf5(path):
+        raise DataError(
+            f"{path}: is a store already, not captures; learn from it with 'fedapa run --data "
+            f"{path}'"
+        )
+    if (form := format_of(path)) is not None:
+        raise DataError(
+            f"{path}: is a capture ({form}), which does not tell its room and label; give its "
+            f"folder and what paths mean (--pattern), or {_EXPECTED}"
+        )
 
 
 def _manifest_row(path: Path, line: int, row: Mapping[str, str | None]) -> Source:
