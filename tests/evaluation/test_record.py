@@ -171,7 +171,7 @@ def test_entropies_are_those_recorded_or_else_those_of_the_weights() -> None:
 
 
 def test_an_outcome_of_rounds_that_nobody_scored() -> None:
-    """Rounds 1 and 3 have no score: the curve has that of the nearest round before, or after."""
+    """Rounds 1 and 3 have no score: the curve has nothing there, and the figure is round 2's."""
     lines = [
         {
             "round": number,
@@ -181,6 +181,8 @@ def test_an_outcome_of_rounds_that_nobody_scored() -> None:
         for number, told in ((1, False), (2, True), (3, False))
     ]
     made = outcome_of(lines, [3], seed=0, run="", commits=[])
-    assert made.curve["accuracy"] == [0.2, 0.2, 0.2]
+    assert made.curve["accuracy"] == [None, 0.2, None]
+    assert made.over_rooms == [None, 0.0, None]
+    assert made.at["3"]["mean"]["accuracy"] == 0.5
     assert made.bytes == [2, 4, 6]
     assert alternatives_in(lines) == []

@@ -1,7 +1,9 @@
 """Statistics of experiments by hand, and results that survive their file."""
 
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedapa.errors import RunError
@@ -27,7 +29,9 @@ def _record(number: int, kitchen: float, cafe: float) -> dict:
     return {"round": number, "rooms": rooms, "mean": {"accuracy": (kitchen + cafe) / 2}}
 
 
-def _outcome(seed: int, curve: list[float], at: dict | None = None, **others: object) -> Outcome:
+def _outcome(
+    seed: int, curve: list[float | None], at: dict | None = None, **others: object
+) -> Outcome:
     moved = [10 * (number + 1) for number in range(len(curve))]
     return Outcome(seed, f"runs/x-{seed}", "abc", {"accuracy": curve}, moved, at or {}, **others)
 
@@ -84,6 +88,30 @@ def test_rounds_of_another_net_do_not_count():
 
 def test_running_mean_looks_back_five_rounds():
     assert running_mean([1, 2, 3, 4, 5, 6, 7]) == pytest.approx([1, 1.5, 2, 2.5, 3, 4, 5])
+
+
+def test_running_mean_leaves_out_rounds_without_a_score():
+    """Round 1 knows nothing; 2 to 6 know 0.2; 7 has 0.2 left behind and sees 0.6 alone."""
+    means = running_mean([None, 0.2, None, None, None, None, 0.6, None])
+    assert means == pytest.approx([np.nan, 0.2, 0.2, 0.2, 0.2, 0.2, 0.6, 0.6], nan_ok=True)
+
+
+def test_a_band_has_gaps_where_a_seed_has_no_score():
+    row = Row("x", "X", "paper", [_outcome(0, [None, 0.4]), _outcome(1, [0.4, 0.2])])
+    mean, apart = row.band()
+    assert mean == pytest.approx([np.nan, 0.35], nan_ok=True)
+    assert apart == pytest.approx([np.nan, 0.1 / math.sqrt(2)], nan_ok=True)
+
+
+def test_rounds_without_a_score_reach_nothing_and_gain_nothing():
+    """Quarters of two rounds: 0.1 alone, then 0.3 and 0.5, a rise of 0.3; or nothing in one."""
+    outcome = _outcome(0, [None, None, None, None, None, 0.9, 0.9, 0.9])
+    assert reached(outcome, 0.5) == (6, 60)
+    assert reached(_outcome(0, [None] * 8), 0.0) is None
+    gaining = Row("x", "X", "paper", [_outcome(0, [0.1, 0.1, 0.1, 0.1, None, 0.1, 0.2, 0.6])])
+    assert still_gaining(gaining) == pytest.approx(0.3)
+    silent = Row("x", "X", "paper", [_outcome(0, [0.1, 0.1, 0.1, 0.1, None, None, 0.2, 0.6])])
+    assert still_gaining(silent) is None
 
 
 def test_a_band_is_over_seeds_up_to_the_shortest_curve():

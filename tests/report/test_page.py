@@ -1,10 +1,11 @@
 """Figures and the report of an experiment: readable, self-contained, the same every time."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from matplotlib.transforms import Bbox
 from fedapa import Plan, run
 from fedapa.errors import RunError
 from fedapa.evaluation.embedding import Embedding, project
-from fedapa.evaluation.results import Results, Row, Setting
+from fedapa.evaluation.results import Outcome, Results, Row, Setting
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.report.figures.curves import convergence, room_curves
@@ -399,6 +400,36 @@ def test_rows_without_rounds_do_not_stop_a_report(tmp_path: Path) -> None:
     blind = Row(**{**vars(base.rows[-1]), "outcomes": bare})
     found = made.results([replace(base, rows=[*base.rows[:-1], blind])])
     assert "Always the commonest class" in write_report(tmp_path, found, {}).read_text()
+
+
+def test_rounds_without_a_score_are_gaps_of_a_report_and_null_in_its_data(tmp_path: Path) -> None:
+    """Rounds 1 and 4 of the first row, and all of the second's at the first horizon."""
+    base = made.setting()
+    first, second, *others = base.rows
+    early = min(base.horizons)
+
+    def gappy(outcome: Outcome, absent: Sequence[int]) -> Outcome:
+        values = outcome.curve["accuracy"]
+        curve = [None if at in absent else value for at, value in enumerate(values, start=1)]
+        return replace(outcome, curve={"accuracy": curve}, over_rooms=curve)
+
+    holes = [replace(first, outcomes=[gappy(outcome, (1, 4)) for outcome in first.outcomes])]
+    silent = []
+    for outcome in second.outcomes:
+        unknown: dict[str, Any] = {"mean": {}, "std": {}, "rooms": {}}
+        at = {**outcome.at, str(early): unknown}
+        silent.append(replace(gappy(outcome, range(1, early + 1)), at=at))
+    holes.append(replace(second, outcomes=silent))
+    for seeds in (3, 1):
+        rows = [replace(row, outcomes=row.outcomes[:seeds]) for row in (*holes, *others)]
+        results = made.results([replace(base, rows=rows)])
+        folder = tmp_path / str(seeds)
+        check_page(write_report(folder, results, {}).read_text())
+        results.save(folder / "again.json")
+        again = Results.load(folder / "again.json")
+        assert again.settings[0].rows[0].outcomes[0].curve["accuracy"][0] is None
+        assert "NaN" not in (folder / "again.json").read_text()
+        assert "nan" not in (folder / "results.md").read_text()
 
 
 def test_one_index_holds_all_pages(tmp_path: Path) -> None:

@@ -57,15 +57,10 @@ def outcome_of(
     )
 
 
-def _curve(scores: Sequence[Mapping[str, Any]], part: str, metric: str) -> list[float]:
-    """One value per round; where no room told a score, that of the last round that has one."""
+def _curve(scores: Sequence[Mapping[str, Any]], part: str, metric: str) -> list[float | None]:
+    """One value per round; None where no room told a score."""
     values = [score[part].get(metric) for score in scores]
-    known = next((value for value in values if value is not None), 0.0)
-    curve = []
-    for value in values:
-        known = known if value is None else value
-        curve.append(float(known))
-    return curve
+    return [None if value is None else float(value) for value in values]
 
 
 def _scores(record: Mapping[str, Any], alternative: str) -> Mapping[str, Any]:

@@ -112,8 +112,8 @@ class Outcome:
     """The run's folder, relative to the output directory."""
     commit: str
     """What made it; several with ", " between where a run was gone on with by other code."""
-    curve: Mapping[str, Sequence[float]]
-    """metric → its mean over rooms after each round."""
+    curve: Mapping[str, Sequence[float | None]]
+    """metric → its mean over rooms after each round; None where no room told a score."""
     bytes: Sequence[int]
     """Bytes moved by all rooms up to each round, both ways."""
     at: Mapping[str, Mapping[str, Any]]
@@ -121,7 +121,7 @@ class Outcome:
     scored: Sequence[int] | None = None
     """The rounds whose score is the row's own, where not every round is (fine-tuned copies)."""
 
-    over_rooms: Sequence[float] = field(default_factory=list)
+    over_rooms: Sequence[float | None] = field(default_factory=list)
     """The accuracy's standard deviation over rooms after each round, where it was kept."""
 
     @property
@@ -152,7 +152,7 @@ class Row:
     moves: bool = True
     """Whether its bytes mean anything: blind rows and pooled training move no messages."""
 
-    def curves(self) -> list[Sequence[float]]:
+    def curves(self) -> list[Sequence[float | None]]:
         """Accuracy over rounds, one curve per seed, of those that have one."""
         every = [outcome.curve.get("accuracy", ()) for outcome in self.outcomes]
         return [curve for curve in every if len(curve)]
@@ -160,7 +160,8 @@ class Row:
     def band(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """The mean of five-round accuracies over seeds, round by round, and their deviation.
 
-        Over rooms where there is one seed: none where that was not kept.
+        Over rooms where there is one seed: none where that was not kept. NaN where some seed has no
+        score in five rounds.
         """
         length = min(map(len, self.curves()))
         values = np.asarray([running_mean(curve[:length]) for curve in self.curves()])
@@ -368,19 +369,28 @@ def outcome_at(
     return {"mean": whole["mean"], "std": whole["std"], "rooms": rooms}
 
 
-def running_mean(values: Sequence[float]) -> list[float]:
-    """The mean of the last five values up to each: what a figure at that round would be."""
-    whole = np.concatenate([[0.0], np.cumsum(np.asarray(values, np.float64))])
-    ends = np.arange(1, len(whole))
+def running_mean(values: Sequence[float | None]) -> list[float]:
+    """The mean of the last five values up to each: what a figure at that round would be.
+
+    Of those that are there; NaN where none of them is.
+    """
+    there = np.asarray([value is not None for value in values], bool)
+    sums, counts = (
+        np.concatenate([[0.0], np.cumsum(np.asarray(summed, np.float64))])
+        for summed in ([value or 0.0 for value in values], there)
+    )
+    ends = np.arange(1, len(sums))
     starts = np.maximum(0, ends - LAST)
-    return [float(value) for value in (whole[ends] - whole[starts]) / (ends - starts)]
+    number = counts[ends] - counts[starts]
+    means = (sums[ends] - sums[starts]) / np.maximum(number, 1)
+    return [float(value) for value in np.where(number > 0, means, np.nan)]
 
 
 def reached(outcome: Outcome, accuracy: float) -> tuple[int, int] | None:
     """The first round whose five-round mean is at least ``accuracy``, and the bytes up to it."""
     if outcome.scored is not None:
         return None
-    means = running_mean(outcome.curve["accuracy"])
+    means = running_mean(outcome.curve.get("accuracy", ()))
     for number, mean in enumerate(means, start=1):
         if number >= LAST and mean >= accuracy - 1e-9:  # sums have rounding errors
             return number, int(outcome.bytes[number - 1])
@@ -413,15 +423,20 @@ def target_accuracies(setting: Setting) -> list[float]:
 def still_gaining(row: Row) -> float | None:
     """How much a row's accuracy rose from the third to the last quarter of its rounds.
 
-    The mean over seeds; below half a point the row is said to have stopped improving.
+    The mean over seeds; below half a point the row is said to have stopped improving. None where
+    a quarter has fewer than two rounds, or no score.
     """
     rises = []
     for outcome in row.outcomes:
-        values = np.asarray(outcome.curve["accuracy"], np.float64)
+        values = np.asarray(outcome.curve.get("accuracy", ()), np.float64)  # None becomes NaN
         quarter = len(values) // 4
         if quarter < 2:
             return None
-        rises.append(values[-quarter:].mean() - values[-2 * quarter : -quarter].mean())
+        third, last = values[-2 * quarter : -quarter], values[-quarter:]
+        scored = [part[~np.isnan(part)] for part in (third, last)]
+        if not all(map(len, scored)):
+            return None
+        rises.append(scored[1].mean() - scored[0].mean())
     return float(np.mean(rises))
 
 

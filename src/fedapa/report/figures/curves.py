@@ -78,7 +78,8 @@ def _curve(axes: Axes, row: Row, number: int, *, thick: bool) -> None:
     scored = row.outcomes[0].scored
     if scored is not None:
         rounds = np.asarray([at for at in scored if at <= length], np.int64)
-        values = 100 * np.asarray([curve[:length] for curve in curves])[:, rounds - 1]
+        values = 100 * np.asarray([curve[:length] for curve in curves], np.float64)
+        values = values[:, rounds - 1]
         axes.plot(rounds, values.mean(axis=0), **{**style, "linestyle": "none"}, zorder=3)
         return
     rounds = np.arange(1, length + 1)
