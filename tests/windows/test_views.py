@@ -8,7 +8,7 @@ from fedapa.errors import DataError
 from fedapa.windows.clean import Amplitudes
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.stream import Windower, window_shape
-from fedapa.windows.views import VIEWS, View, find_view
+from fedapa.windows.views import STATISTICS, VIEWS, View, find_view
 from fedapa.windows.views.spectrum import DOPPLER_EDGES, band_powers, periodogram
 
 Floats = npt.NDArray[np.float32]
@@ -140,6 +140,78 @@ def test_a_walker_is_in_the_band_of_its_speed() -> None:
         assert DOPPLER_EDGES[band] <= 20 < DOPPLER_EDGES[band + 1]
 
 
+# ---- statistics ----------------------------------------------------------------------------------
+
+
+def named(values: Floats) -> dict[str, float]:
+    return dict(zip(STATISTICS, values.tolist(), strict=True))
+
+
+def test_every_number_has_a_name_of_its_own() -> None:
+    assert len(set(STATISTICS)) == len(STATISTICS)
+    assert find_view("statistics").shape(500, 3, 56) == (len(STATISTICS),)
+    assert find_view("statistics by link").shape(500, 3, 56) == (3 * len(STATISTICS),)
+
+
+def test_furniture_changes_levels_and_nothing_that_moves() -> None:
+    """A factor on each subcarrier for the whole window; how much and how fast stay as they were."""
+    given = window(400, links=1, subcarriers=56)
+    factors = np.exp(np.random.default_rng(2).normal(0, 0.5, (1, 1, 56)))
+    before = named(find_view("statistics")(given, 100.0))
+    after = named(find_view("statistics")((given * factors).astype(np.float32), 100.0))
+    moved = {name for name in before if abs(after[name] - before[name]) > 0.02}
+    still = {
+        name for name in STATISTICS if "level" in name or ("delay" in name and "Hz" not in name)
+    }
+    assert moved <= still
+    assert len(moved) > 10
+
+
+def test_links_are_averaged_in_any_order() -> None:
+    given, pooled = window(200, links=3), find_view("statistics")
+    by_link = find_view("statistics by link")(given, 50.0).reshape(3, -1)
+    np.testing.assert_allclose(pooled(given, 50.0), by_link.mean(axis=0), rtol=1e-5, atol=1e-6)
+    turned = pooled(given[:, [2, 0, 1]].copy(), 50.0)
+    np.testing.assert_allclose(turned, pooled(given, 50.0), rtol=1e-4, atol=1e-5)
+    alone = find_view("statistics by link")(given[:, 1:2].copy(), 50.0)
+    np.testing.assert_allclose(by_link[1], alone, rtol=1e-4, atol=1e-5)
+
+
+def swinging(hertz: float, *, rate: float, subcarriers: int) -> Floats:
+    """4 s in which every subcarrier swings alike but for its sign, and very little noise."""
+    time = np.arange(round(4 * rate))[:, None, None] / rate
+    sign = np.where(np.arange(subcarriers) % 2, 1, -1)
+    noise = 1e-3 * np.random.default_rng(0).standard_normal((len(time), 1, subcarriers))
+    return np.exp(0.1 * sign * np.sin(2 * np.pi * hertz * time) + noise).astype(np.float32)
+
+
+def test_the_power_lies_where_the_motion_is_for_every_receiver() -> None:
+    """Of ±0.1 the variance is 0.005; one movement; 15 Hz lies between 12 and 20."""
+    for rate, subcarriers in ((100.0, 30), (125.0, 56), (125.0, 242)):
+        values = named(
+            find_view("statistics")(swinging(15, rate=rate, subcarriers=subcarriers), rate)
+        )
+        bands = {name: value for name, value in values.items() if name in PLAIN_BANDS}
+        assert max(bands, key=lambda name: bands[name]) == "log power at 12 to 20 Hz"
+        assert values["log centre of the Doppler"] == pytest.approx(np.log(15), abs=0.1)
+        if subcarriers <= 56:  # more are averaged in groups, and neighbours of unlike sign cancel
+            assert values["log variance"] == pytest.approx(np.log(0.005), abs=0.05)
+
+
+PLAIN_BANDS = [name for name in STATISTICS if name.startswith("log power at") and "," not in name]
+PLAIN_BANDS = [name for name in PLAIN_BANDS if "quarter" not in name]
+
+
+def test_a_step_of_the_amplifier_is_no_person() -> None:
+    """Twice the gain from the middle on: nothing changes, not even the variance of the gain."""
+    given = window(400, links=1, subcarriers=30)
+    stepped = given.copy()
+    stepped[200:] *= 2
+    before, after = (named(find_view("statistics")(values, 100.0)) for values in (given, stepped))
+    for name, value in before.items():
+        assert after[name] == pytest.approx(value, abs=0.1), name
+
+
 # ---- through the windower ------------------------------------------------------------------------
 
 
@@ -187,6 +259,10 @@ def test_faults_are_told_by_what_the_view_needs() -> None:
         (
             Recipe(window=4, view="spectrum", packet_rate=1.0),
             "needs 8 packets per window or more, not 4; use a longer window",
+        ),
+        (
+            Recipe(window=40, view="statistics", packet_rate=1.0),
+            "needs 10 packets per second or more, not 1; record faster, or use view",
         ),
     ],
 )

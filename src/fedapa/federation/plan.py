@@ -79,8 +79,10 @@ class DataPlan(_Section):
     """Keep every n-th subcarrier of each link."""
     links: Literal["first", "all"] = "first"
     """The first antenna pair, or all of them."""
-    view: Literal["amplitude", "level", "motion", "spectrum"] = "amplitude"
-    """What a window becomes before the net."""
+    view: Literal[
+        "amplitude", "level", "motion", "spectrum", "statistics", "statistics by link"
+    ] = "amplitude"
+    """What a window becomes before the net; statistics are numbers, for which there is the MLP."""
     bad_windows: Literal["refuse", "drop"] = "refuse"
     """Windows with NaN, infinity or no change at all."""
     partition: Partition = "rooms"

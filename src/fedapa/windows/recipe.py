@@ -270,6 +270,11 @@ class Recipe:
                 f"view '{self.view}' speaks of Hz, and nobody noted how many packets per second "
                 'there are; import the captures again with --rate, or use view = "motion"'
             )
+        if self.window_rate is not None and self.window_rate < view.slowest:
+            raise DataError(
+                f"view '{self.view}' needs {view.slowest:g} packets per second or more, not "
+                f'{self.window_rate:.3g}; record faster, or use view = "amplitude"'
+            )
         if self.packets < view.fewest_packets:
             raise DataError(
                 f"view '{self.view}' needs {view.fewest_packets} packets per window or more, not "

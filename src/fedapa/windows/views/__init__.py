@@ -5,11 +5,15 @@ from fedapa.windows.views.amplitude import Amplitude
 from fedapa.windows.views.level import Level
 from fedapa.windows.views.motion import Motion
 from fedapa.windows.views.spectrum import Spectrum
+from fedapa.windows.views.statistics import STATISTICS, LinkStatistics, Statistics
 from fedapa.windows.views.view import View
 
-__all__ = ["VIEWS", "View", "find_view"]
+__all__ = ["STATISTICS", "VIEWS", "View", "find_view"]
 
-VIEWS: dict[str, View] = {view.name: view for view in (Amplitude(), Level(), Motion(), Spectrum())}
+VIEWS: dict[str, View] = {
+    view.name: view
+    for view in (Amplitude(), Level(), Motion(), Spectrum(), Statistics(), LinkStatistics())
+}
 """By name, from the simplest on."""
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Floats", "View", "gain_free", "motion_of"]
+__all__ = ["Floats", "View", "motion_of", "without_gain"]
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -33,6 +33,8 @@ class View(ABC):
     """Whether every subcarrier of every link must have been heard at least once."""
     fewest_packets: ClassVar[int] = 1
     """Below that it says nothing."""
+    slowest: ClassVar[float] = 0.0
+    """Packets per second below which it says nothing."""
 
     @abstractmethod
     def shape(self, packets: int, links: int, subcarriers: int) -> tuple[int, ...]:
@@ -43,21 +45,22 @@ class View(ABC):
         """One window [packets, links, subcarriers], so many packets a second, as a net sees it."""
 
 
-def gain_free(window: Floats) -> Floats:
-    """Log-amplitude [packets, links, subcarriers] without the gain of each packet.
+def without_gain(window: Floats) -> tuple[Floats, Floats]:
+    """Log-amplitude [packets, links, subcarriers] without each packet's gain, and that [., ., 1].
 
     a = ln A; a_tls − mean over s of a_tls. A gain is a factor on all subcarriers of a packet, so in
     logarithms a number, and it goes with the mean over the subcarriers.
     """
     faintest = np.maximum(_FAINT * window.mean(axis=(0, 2), keepdims=True), np.float32(1e-30))
     logarithm = np.log(np.maximum(window, faintest))
-    return logarithm - logarithm.mean(axis=2, keepdims=True)  # type: ignore[no-any-return]
+    gain = logarithm.mean(axis=2, keepdims=True)
+    return logarithm - gain, gain
 
 
 def motion_of(window: Floats) -> Floats:
-    """What moves [packets, links, subcarriers]: ``gain_free`` without each subcarrier's mean.
+    """What moves [packets, links, subcarriers]: ``without_gain``, less each subcarrier's mean.
 
     A channel that stands still is a factor on a subcarrier for the whole window: it goes, too.
     """
-    free = gain_free(window)
+    free, _ = without_gain(window)
     return free - free.mean(axis=0, keepdims=True)  # type: ignore[no-any-return]
