@@ -232,21 +232,21 @@ def test_bad_arguments_are_named() -> None:
 
 
 def test_soft_targets_by_hand() -> None:
-    """Counts 0, 1 and 3; every person further off halves the share.
+    """Counts 0, 1 and 8; every step further off halves the share.
 
-    With spread 1 / ln 2 a difference of d weighs 2⁻ᵈ: 0 is 1 : ½ : ⅛, of 13/8.
+    0 is 1 : ½ : ¼, of 7/4; 1 is ½ : 1 : ½, of 2.
     """
-    shares = soft_targets((0, 1, 3), 1 / math.log(2))
+    shares = soft_targets((0, 1, 8), 1 / math.log(2))
     assert shares is not None
-    np.testing.assert_allclose(shares[0], [8 / 13, 4 / 13, 1 / 13], rtol=1e-6)
-    np.testing.assert_allclose(shares[1], [2 / 7, 4 / 7, 1 / 7], rtol=1e-6)
+    np.testing.assert_allclose(shares[0], [4 / 7, 2 / 7, 1 / 7], rtol=1e-6)
+    np.testing.assert_allclose(shares[1], [1 / 4, 1 / 2, 1 / 4], rtol=1e-6)
 
 
 def test_soft_targets_spread_over_what_a_room_holds() -> None:
-    """Class 1 of 0, 1 and 3 is not held: nothing goes there, but its own label stays itself."""
-    shares = soft_targets((0, 1, 3), 1 / math.log(2), held=(0, 2))
+    """Class 1 of 0, 1 and 8 is not held: 0 and 8 are neighbours then, 1 : ½."""
+    shares = soft_targets((0, 1, 8), 1 / math.log(2), held=(0, 2))
     assert shares is not None
-    np.testing.assert_allclose(shares[0], [8 / 9, 0, 1 / 9], rtol=1e-6)
+    np.testing.assert_allclose(shares[0], [2 / 3, 0, 1 / 3], rtol=1e-6)
     assert shares[1, 1] > 0
     np.testing.assert_allclose(shares.sum(dim=1), np.ones(3), rtol=1e-6)
 

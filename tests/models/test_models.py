@@ -12,6 +12,7 @@ from fedapa import LargeConvNet4, MiddleConvNet4, TinyConvNet4
 from fedapa.errors import PlanError
 from fedapa.models.build import assign_by_size, build_model
 from fedapa.models.cost import count_parameters, flops, layers
+from fedapa.models.counter import CounterNet
 from fedapa.models.mlp import FeatureMLP
 from fedapa.models.model import Model, unit
 from fedapa.randomness import Key
@@ -121,6 +122,17 @@ def test_the_mlp_reads_feature_vectors() -> None:
     assert embedding.shape == (3, 128)
 
 
+def test_the_counter_is_small_drops_in_training_only_and_cuts_extremes() -> None:
+    """169 numbers to 9 classes: 169·128 + 128 + 128·256 + 256 + 256·9 + 9 = 57,097 parameters."""
+    model = CounterNet(9, 256, features=169)
+    assert count_parameters(model) == 57_097
+    windows = torch.randn(3, 169)
+    assert not torch.equal(model.train()(windows)[0], model(windows)[0])
+    assert torch.equal(model.eval()(windows)[0], model(windows)[0])
+    far = torch.full((1, 169), 4.0)
+    assert torch.equal(model(far)[0], model(1000 * far)[0])
+
+
 def test_equal_keys_give_equal_weights_and_others_not() -> None:
     def first(key: Key) -> np.ndarray:
         model = build_model("tiny", classes=3, width=8, window_shape=(9, 9), key=key)
@@ -143,7 +155,7 @@ def test_wrong_nets_are_refused_with_a_remedy() -> None:
 
     with pytest.raises(PlanError, match="did you mean 'large'"):
         build("lage", (9, 9))
-    with pytest.raises(PlanError, match="use architecture = 'mlp'"):
+    with pytest.raises(PlanError, match="use architecture = 'counter' or 'mlp'"):
         build("tiny", (420,))
     with pytest.raises(PlanError, match="use tiny, middle or large"):
         build("mlp", (10, 10))

@@ -23,7 +23,7 @@ from fedapa.stores.simulated_rooms import preset_of
 from fedapa.stores.store import Store
 from tests.conftest import MakeRooms, MakeStore
 
-ARCHITECTURES = ("tiny", "middle", "large", "mlp")
+ARCHITECTURES = ("tiny", "middle", "large", "mlp", "counter")
 
 
 def saved(path: Path, room: Room, model: Model) -> Path:
@@ -34,7 +34,7 @@ def saved(path: Path, room: Room, model: Model) -> Path:
 
 
 def room_with_net(make_rooms: MakeRooms, architecture: str, unit: bool) -> tuple[Room, Model]:
-    shape = (30,) if architecture == "mlp" else (33, 20)
+    shape = (30,) if architecture in ("mlp", "counter") else (33, 20)
     room = make_rooms(((0, 1, 2), (0, 2)), architecture=architecture, shape=shape)[1]
     room = replace(room, normalise_embedding=unit)
     model = room.build().train()

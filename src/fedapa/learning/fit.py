@@ -64,8 +64,9 @@ class Training:
     halving: NotNegativeInteger = 0
     """Rounds in which the learning rate halves; 0 leaves it as it is."""
     ordinal: NotNegative = 0.0
-    """People over which a label is spread: a train window of 4 people is then a little one of 3 and
-    5, too. 0 is the label alone; categories have no order and are never spread."""
+    """Steps between the room's counts over which a label is spread: a train window of 4 people is
+    then a little one of the next counts, too. 0 is the label alone; categories have no order and
+    are never spread."""
     noise: NotNegative = 0.0
     """Standard deviation of the noise on normalised train windows, drawn anew each time."""
 

@@ -1,5 +1,6 @@
 """The prototype-contrastive losses and the loss a FedAPA room minimises (eqn_8, eqn_9, eqn_11)."""
 
+import bisect
 import math
 from collections.abc import Sequence
 
@@ -22,22 +23,24 @@ def soft_targets(
     """[C, C] shares of the classes that a label stands for: softmax over c of −|c − y| / spread.
 
     A window of 4 people looks more like one of 5 than one of 12; a net that is told so learns the
-    order. None where there is none: categories, or a spread of 0.
+    order. Distances are in steps between the counts that a room holds: where only 0, 8 and 16 were
+    recorded, 8 is next to 16. None where there is no order: categories, or a spread of 0.
 
     Args:
         classes: counts, or categories.
-        spread: in people.
-        held: places of the classes to spread over; by default all.
+        spread: in steps.
+        held: places of the classes that the room holds; by default all.
     """
     if spread == 0 or not all(isinstance(label, int) for label in classes):
         return None
-    people = torch.tensor([float(label) for label in classes])
-    scores = -(people[:, None] - people[None, :]).abs() / spread  # (C, C)
-    if held is not None:
-        apart = torch.ones(len(people), dtype=torch.bool)
-        apart[list(held)] = False
-        scores[:, apart] = -torch.inf
-        scores.fill_diagonal_(0.0)
+    places = range(len(classes)) if held is None else held
+    steps = sorted(int(classes[place]) for place in places)
+    rank = torch.tensor([float(bisect.bisect_left(steps, int(label))) for label in classes])
+    scores = -(rank[:, None] - rank[None, :]).abs() / spread  # (C, C)
+    apart = torch.ones(len(classes), dtype=torch.bool)
+    apart[list(places)] = False
+    scores[:, apart] = -torch.inf
+    scores.fill_diagonal_(0.0)
     return torch.softmax(scores, dim=1)
 
 

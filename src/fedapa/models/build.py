@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from fedapa.errors import PlanError, nearest
 from fedapa.models.convnet import LargeConvNet4, MiddleConvNet4, TinyConvNet4
+from fedapa.models.counter import CounterNet
 from fedapa.models.mlp import FeatureMLP
 from fedapa.models.model import Model
 from fedapa.randomness import Key
@@ -13,7 +14,11 @@ __all__ = ["ARCHITECTURES", "assign_by_size", "build_model"]
 _CONVNETS: dict[str, type[TinyConvNet4 | MiddleConvNet4 | LargeConvNet4]] = {
     net.architecture: net for net in (TinyConvNet4, MiddleConvNet4, LargeConvNet4)
 }
-ARCHITECTURES = (*_CONVNETS, FeatureMLP.architecture)
+_FLAT: dict[str, type[FeatureMLP | CounterNet]] = {
+    net.architecture: net for net in (FeatureMLP, CounterNet)
+}
+"""For windows that are vectors of numbers."""
+ARCHITECTURES = (*_CONVNETS, *_FLAT)
 
 
 def build_model(
@@ -29,15 +34,19 @@ def build_model(
     if architecture not in ARCHITECTURES:
         raise PlanError(f"architecture '{architecture}': {nearest(architecture, ARCHITECTURES)}")
     flat = len(window_shape) == 1
-    if flat != (architecture == FeatureMLP.architecture):
-        remedy = "use architecture = 'mlp'" if flat else "use tiny, middle or large"
+    if flat != (architecture in _FLAT):
+        remedy = (
+            "use architecture = 'counter' or 'mlp'"
+            if flat
+            else "use tiny, middle or large, or data.view = 'statistics'"
+        )
         raise PlanError(
             f"architecture '{architecture}' does not fit windows of shape {tuple(window_shape)}; "
             f"{remedy}"
         )
     with key.as_torch_default():
-        if architecture == FeatureMLP.architecture:
-            return FeatureMLP(
+        if architecture in _FLAT:
+            return _FLAT[architecture](
                 classes, width, features=window_shape[0], normalise_embedding=normalise_embedding
             )
         return _CONVNETS[architecture](classes, width, normalise_embedding=normalise_embedding)

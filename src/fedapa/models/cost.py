@@ -70,7 +70,7 @@ def _outline(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
 
     torch would know as well, but loads its compiler to say so: a second of every start.
     """
-    if isinstance(module, nn.BatchNorm2d | nn.ReLU):
+    if isinstance(module, nn.BatchNorm2d | nn.Dropout | nn.Hardtanh | nn.ReLU):
         return lambda given: given
     if isinstance(module, nn.Linear):
         return lambda given: given.new_empty((*given.shape[:-1], module.out_features))

@@ -83,14 +83,22 @@ class _Walk:
             return self.linear(module, path, at)
         if isinstance(module, nn.ReLU):
             return self.add("Relu", [at])
+        if isinstance(module, nn.Dropout):
+            return at  # a net that counts drops nothing
+        if isinstance(module, nn.Hardtanh):
+            ends = [
+                self.number(f"{path} {name}", float(value))
+                for name, value in (("least", module.min_val), ("most", module.max_val))
+            ]
+            return self.add("Clip", [at, *ends])
         if isinstance(module, nn.AdaptiveAvgPool2d) and module.output_size == 1:
             return self.add("GlobalAveragePool", [at])
         if isinstance(module, nn.Flatten):
             return self.add("Flatten", [at], axis=1)
         raise DataError(
             f"{path}: a {type(module).__name__} has no ONNX form here; build the net of Conv2d, "
-            "BatchNorm2d, Linear, ReLU, AdaptiveAvgPool2d(1) and Flatten, or add it to "
-            "models/graph.py"
+            "BatchNorm2d, Linear, ReLU, Hardtanh, Dropout, AdaptiveAvgPool2d(1) and Flatten, or "
+            "add it to models/graph.py"
         )
 
     def linear(self, module: nn.Linear, path: str, at: str, output: str | None = None) -> str:

@@ -1,0 +1,48 @@
+"""CounterNet: our own small net for a window's statistics, made not to learn recordings by heart.
+
+Unlike ``FeatureMLP`` it drops values in training, and no number counts beyond four deviations: a
+stranger's window then cannot be further off than anything seen. docs/counting.md says which designs
+it was chosen from.
+"""
+
+from collections import OrderedDict
+
+from torch import nn
+
+from fedapa.models.model import Model
+
+__all__ = ["CounterNet"]
+
+_HIDDEN = 128
+_FARTHEST = 4.0
+_DROPPED_NUMBERS, _DROPPED = 0.1, 0.5
+
+
+class CounterNet(Model):
+    """Numbers [B, F], cut at ±4 → 128 → ReLU → width → ReLU, then the classifier."""
+
+    architecture = "counter"
+
+    def __init__(
+        self,
+        classes: int = 21,
+        width: int = 256,
+        *,
+        features: int,
+        normalise_embedding: bool = False,
+    ) -> None:
+        encoder = nn.Sequential(
+            OrderedDict(
+                cut=nn.Hardtanh(-_FARTHEST, _FARTHEST),
+                drop=nn.Dropout(_DROPPED_NUMBERS),
+                first=nn.Linear(features, _HIDDEN),
+                first_relu=nn.ReLU(),
+                first_drop=nn.Dropout(_DROPPED),
+                second=nn.Linear(_HIDDEN, width),
+                second_relu=nn.ReLU(),
+                second_drop=nn.Dropout(_DROPPED),
+            )
+        )
+        super().__init__(
+            encoder, classes=classes, width=width, normalise_embedding=normalise_embedding
+        )
