@@ -1,19 +1,24 @@
 """Table 3: the paper's bytes by formula, and ours for real."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedapa.algorithms import find, names
-from fedapa.experiments.sizes import Sizes
+from fedapa.experiments.experiment import Base
+from fedapa.experiments.sizes import Sizes, sizes_of
 from fedapa.experiments.table3 import (
     Cost,
     communication,
     communication_table,
     formulas,
 )
-from tests.cli.test_cli import fedapa
+from fedapa.models.cost import count_parameters
+from fedapa.processes import unseen
+from fedapa.stores.simulated_rooms import preset_of
+from tests.cli.test_cli import fedapa, one_sentence
 from tests.conftest import MakeStore
 
 
@@ -68,6 +73,39 @@ def test_the_command_needs_no_flags(tmp_path: Path) -> None:
     assert json.loads(ran.stdout)["fedapa"]["by_formula"] == 150_528
     made = tmp_path / "runs" / "reproduce" / "table3"
     assert {path.suffix for path in made.iterdir()} == {".json", ".md", ".tex", ".html"}
+
+
+def test_rooms_left_out_and_another_width_change_the_sizes(tmp_path: Path) -> None:
+    """Bus and hotel room: counts 0 to 20, so 21 classes; (2 + 1) sets of 21 × 64, 4 B each."""
+    words = ("--only", "bus", "--only", "hotel room", "--set", "model.width=64", "--json")
+    words = (*words, "--out", str(tmp_path))
+    costs = json.loads(fedapa("reproduce", "table3", *words).stdout)
+    assert costs["paper"]["fedapa"]["by_formula"] == 150_528
+    assert costs["rooms"]["data"] == "SIMULATED data: simulated rooms 'six-rooms'"
+    assert costs["rooms"]["fedapa"]["by_formula"] == 4 * (2 + 1) * 21 * 64
+    words = ("--only", "hotel room", *words[4:])
+    nets = json.loads(fedapa("reproduce", "architectures", *words).stdout)
+    tiny = Sizes(rooms=1, classes=4, width=64, outputs=4).build("tiny")
+    assert nets["rooms"]["tiny"]["parameters"] == count_parameters(tiny)
+
+
+def test_planned_sizes_are_those_of_the_rooms_once_made() -> None:
+    base = Base(preset="smoke", changes=({"data": {"without": ["bus", "classroom"]}},))
+    window = preset_of("smoke").window
+    made = replace(base, changes=(*base.changes, {"data": {"window": window}}))
+    assert sizes_of(base, unseen) == sizes_of(made, unseen)
+    assert sizes_of(Base(preset="paper"), unseen) is None
+
+
+@pytest.mark.parametrize("name", ["table3", "architectures", "fig4"])
+def test_a_change_that_would_do_nothing_is_refused(name: str) -> None:
+    said = one_sentence(fedapa("reproduce", name, "--set", "training.epochs=2", code=2))
+    assert f"--set training.epochs: changes nothing in {name}, which depends on data" in said
+
+
+def test_a_room_that_is_not_there_is_refused() -> None:
+    said = one_sentence(fedapa("reproduce", "table3", "--without", "buss", code=2))
+    assert "there is no room 'buss'; did you mean 'bus'?" in said
 
 
 def test_the_sizes_of_other_rooms(make_store: MakeStore, tmp_path: Path) -> None:

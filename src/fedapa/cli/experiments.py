@@ -124,14 +124,16 @@ def reproduce_architectures(
 ) -> None:
     """Parameters and FLOPs of the three nets, counted from the modules.
 
-    As the paper counts them; with another preset or a file also for those rooms.
+    As the paper counts them; with another preset, rooms or --set also for those.
 
     Example: fedapa reproduce architectures
     """
     from fedapa.experiments.reproduce import nets
+    from fedapa.experiments.sizes import check_changes
 
     with shown_progress() as show:
         base = base_of(preset, data, None, None, None, change, only=only, without=without)
+        check_changes(base, "architectures", ("data", "model.width", "classes"))
         made = nets(base, out, show, classes=classes, width=width)
     _print_counted(made, as_json)
 
@@ -148,16 +150,17 @@ def reproduce_table3(
 ) -> None:
     """Bytes per round and room of every algorithm: the paper's formula, then really encoded.
 
-    At the paper's sizes; with another preset or a file also at the sizes of those rooms.
+    At the paper's sizes; with another preset, rooms or --set also at the sizes of those.
 
     Example: fedapa reproduce table3
     """
     from fedapa.experiments.reproduce import table3
+    from fedapa.experiments.sizes import check_changes
 
     with shown_progress() as show:
-        made = table3(
-            base_of(preset, data, None, None, None, change, only=only, without=without), out, show
-        )
+        base = base_of(preset, data, None, None, None, change, only=only, without=without)
+        check_changes(base, "table3", ("data", "model.width", "classes"))
+        made = table3(base, out, show)
     _print_counted(made, as_json)
 
 
@@ -178,6 +181,7 @@ def reproduce_fig4(
     Example: fedapa reproduce fig4 --preset paper --out fig4.png
     """
     from fedapa.experiments.reproduce import fig4
+    from fedapa.experiments.sizes import check_changes
     from fedapa.report.style import figure_kind
 
     # A directory may be called "v0.1".
@@ -195,6 +199,7 @@ def reproduce_fig4(
         only=only,
         without=without,
     )
+    check_changes(base, "fig4", ("data",))
     _print_counted(fig4(base, out, file=figure), as_json)
 
 

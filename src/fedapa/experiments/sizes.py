@@ -1,19 +1,25 @@
 """The sizes that bytes, parameters and FLOPs depend on: the paper's, or those of rooms at hand."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from fedapa.errors import PlanError
 from fedapa.experiments.conduct import holds_features
 from fedapa.experiments.experiment import STATISTICAL, Base
 from fedapa.federation.participant import introduce
-from fedapa.federation.plan import Plan
+from fedapa.federation.plan import DataPlan, Plan
 from fedapa.federation.prepare import describe, prepare_rooms
 from fedapa.models.build import build_model
 from fedapa.models.model import Model
 from fedapa.processes import Show
 from fedapa.randomness import Key
 from fedapa.report.captions import source_text
+from fedapa.stores.distribution import planned
+from fedapa.stores.simulated_rooms import preset_of
+from fedapa.windows.labels import choose_rooms
 
-__all__ = ["PAPER", "Sizes", "sizes_of"]
+__all__ = ["PAPER", "Sizes", "check_changes", "sizes_of"]
 
 
 @dataclass(frozen=True)
@@ -49,10 +55,71 @@ PAPER = Sizes(rooms=6, classes=21, width=256, outputs=20)
 """As the paper has them: 21 classes of prototypes, but nets with 20 outputs."""
 
 
+_SHAPES = ("simulated", "window", "decimate", "subcarrier_step", "links", "partition")
+"""Keys of ``data`` that decide how windows look and in how many rooms they are."""
+
+
+def check_changes(base: Base, name: str, keys: Sequence[str]) -> None:
+    """Refuse changes that what is called ``name`` does not depend on: they would do nothing.
+
+    Args:
+        base: its changes.
+        name: what is counted, e.g. "table3".
+        keys: what it depends on; a section stands for all of its keys.
+    """
+    for change in base.changes:
+        for section, values in change.items():
+            inner = list(values) if isinstance(values, Mapping) else []
+            for key in [f"{section}.{below}" for below in inner] or [section]:
+                if key not in keys and section not in keys:
+                    raise PlanError(
+                        f"--set {key}: changes nothing in {name}, which depends on "
+                        f"{', '.join(keys)}; leave it out"
+                    )
+
+
 def sizes_of(base: Base, show: Show) -> Sizes | None:
     """Those of the rooms that were asked for; none where they are the paper's own."""
+    plan = base.plan
     if base.preset == "paper" and base.file is None:
-        return None
+        usual = Base(preset="paper").plan
+        if _deciding(plan) == _deciding(usual):
+            return None
+    as_made = all(
+        getattr(plan.data, key) == DataPlan.model_fields[key].default for key in _SHAPES[1:]
+    )
+    if plan.data.file is None and plan.classes is None and as_made:
+        return _planned_sizes(plan)
+    return _measured_sizes(base, show)
+
+
+def _deciding(plan: Plan) -> list[Any]:
+    """What sizes depend on."""
+    data = (getattr(plan.data, key) for key in ("only", "without", *_SHAPES))
+    return [plan.model.width, plan.classes, *data]
+
+
+def _planned_sizes(plan: Plan) -> Sizes:
+    """Of simulated rooms, from their description: the largest need not be made for this."""
+    preset = preset_of(plan.data.simulated)
+    counted = planned(preset)
+    rooms = choose_rooms(
+        counted.windows, only=plan.data.only, without=plan.data.without, place=counted.source
+    )
+    labels = {label for room in rooms for label in counted.windows[room]}
+    radios = [place.scene.radio for place in preset.places if place.scene.room.name in rooms]
+    return Sizes(
+        rooms=len(rooms),
+        classes=len(labels),
+        width=plan.model.width,
+        outputs=len(labels),
+        window=(preset.window, int(radios[0].live.sum())),
+        named=source_text(counted.source, synthetic=True),
+    )
+
+
+def _measured_sizes(base: Base, show: Show) -> Sizes:
+    """Of rooms that are made, or read from a store."""
     net = "mlp" if holds_features(base.plan.data) else STATISTICAL.architecture
     # No size depends on the split, and this one can always be made.
     change = {"model": {"architecture": net}, "data": {"split": "random"}}
