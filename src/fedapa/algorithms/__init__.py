@@ -41,7 +41,7 @@ from fedapa.learning.fit import (
     cross_entropy,
 )
 from fedapa.learning.tree import NamedArrays, load_weights, weighted_mean, weights_of
-from fedapa.models.model import Model
+from fedapa.models.model import Counter, Model
 from fedapa.payload import Array
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
@@ -50,6 +50,7 @@ from fedapa.rooms.room import Room
 __all__ = [
     "Algorithm",
     "Array",
+    "Counter",
     "Dimensions",
     "Group",
     "Key",

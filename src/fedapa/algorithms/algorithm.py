@@ -19,7 +19,7 @@ from fedapa.errors import PlanError, RunError
 from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
 from fedapa.learning.losses import soft_targets
 from fedapa.learning.tree import NamedArrays, load_weights, weights_of
-from fedapa.models.model import Model
+from fedapa.models.model import Counter, Model
 from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
@@ -117,6 +117,10 @@ class Algorithm:
     """Whether rooms need equal nets, or equal arrays in them, to have anything in common."""
     needs_batch_norm: ClassVar[bool] = False
     """Whether it means nothing for nets without BatchNorm."""
+    needs_features: ClassVar[bool] = False
+    """Whether it means nothing for windows of packets, only for vectors of numbers."""
+    fits_once: ClassVar[bool] = False
+    """Whether rooms fit once, in their first round, not by SGD: ``training`` decides nothing."""
     pools: ClassVar[bool] = False
     """Whether it is the control that puts everybody's windows in one place."""
     plans_ahead: ClassVar[bool] = False
@@ -203,11 +207,11 @@ class Algorithm:
         """The room's state with the download taken in."""
         return state
 
-    def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
-        """The net that is scored and served."""
+    def deploy(self, room: Room, state: RoomState, round: Round) -> Counter:
+        """What is scored and served: mostly the net."""
         return self.model(room, state)
 
-    def alternatives(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
+    def alternatives(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Counter]:
         """Further nets by name, scored beside the deployed one: other answers of one training."""
         return {}
 

@@ -54,7 +54,7 @@ class FineTuned(Algorithm):
 
     def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
         """The fine-tuned copy where a figure is read, else the net as it is."""
-        model = super().deploy(room, state, round)
+        model = self.model(room, state)
         if self.is_due(round):
             fit(
                 model,

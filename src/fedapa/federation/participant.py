@@ -37,7 +37,7 @@ from fedapa.federation.messages import (
 )
 from fedapa.files import write_bytes
 from fedapa.learning.prototypes import class_prototypes
-from fedapa.models.model import Model
+from fedapa.models.model import Counter, Model
 from fedapa.payload import Array, Tree, Value, decode, digest, encode
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
@@ -82,7 +82,12 @@ class Participant:
             states.save(round.number, {"asked": asked, "state": state, "reply": answer})
             states.keep(file, states.path(round.number))
         if request.keep_model:
-            self._keep_model(self.algorithm.deploy(self.room, state, round))
+            counter = self.algorithm.deploy(self.room, state, round)
+            if isinstance(counter, Model):
+                self._keep_model(counter)
+            else:
+                said = [reply.note, counter.unsaved]
+                reply = replace(reply, note="; ".join(note for note in said if note))
         return reply
 
     def _work(
@@ -94,8 +99,8 @@ class Participant:
         began = time.perf_counter()
         matrix = self._confusion(self.algorithm.deploy(self.room, state, round))
         scores = self._scores(matrix)
-        for name, model in self.algorithm.alternatives(self.room, state, round).items():
-            further = self._scores(self._confusion(model))
+        for name, counter in self.algorithm.alternatives(self.room, state, round).items():
+            further = self._scores(self._confusion(counter))
             scores |= {f"{name}.{metric}": value for metric, value in further.items()}
         scored = time.perf_counter()
         upload: Payload | None = None
@@ -128,8 +133,8 @@ class Participant:
         prototypes, members = class_prototypes(embeddings, labels, len(self.room.classes))
         save_model(self.model_path, self.room, model, prototypes, members)
 
-    def _confusion(self, model: Model) -> npt.NDArray[np.int64]:
-        guess, truth = self.room.predict(model)
+    def _confusion(self, counter: Counter) -> npt.NDArray[np.int64]:
+        guess, truth = self.room.predict(counter)
         return confusion(truth, guess, len(self.room.classes))
 
     def _state_before(self, states: "_States", round: Round) -> tuple[RoomState, Path | None, str]:

@@ -10,19 +10,21 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fedapa.errors import DataError
-from fedapa.models.model import SHORTEST, Model
+from fedapa.models.model import SHORTEST, Counter, Model
 from fedapa.models.onnx_bytes import Attribute, Graph, Node, Value
 
 __all__ = ["graph_of"]
 
 
-def graph_of(model: Model, window_shape: Sequence[int]) -> bytes:
+def graph_of(model: Counter, window_shape: Sequence[int]) -> bytes:
     """The graph of a net in eval mode, as bytes of an ONNX model.
 
     Input ``windows`` [B, packets, subcarriers] (any number of packets) or [B, features]; outputs
     ``logits`` [B, C] and ``embedding`` [B, D]. Further inputs of the net are ``normaliser.mean``
-    and ``normaliser.deviation`` [subcarriers].
+    and ``normaliser.deviation`` [subcarriers]. What is no net is refused.
     """
+    if not isinstance(model, Model):
+        raise DataError(model.unsaved)
     walk = _Walk()
     features = window_shape[-1]
     sides = ("batch", features) if len(window_shape) == 1 else ("batch", "packets", features)

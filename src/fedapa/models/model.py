@@ -1,11 +1,23 @@
-"""Model: what every net here is, an encoder (windows → embedding) and a classifier (→ logits)."""
+"""What counts in a room: a Counter; and Model, the counter that every net here is.
+
+A model is an encoder (windows → embedding) and a classifier (→ logits).
+"""
 
 import copy
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["SHORTEST", "Model", "batch_norm_arrays", "nearest_prototype", "unit"]
+__all__ = [
+    "NEVER",
+    "SHORTEST",
+    "Counter",
+    "Model",
+    "batch_norm_arrays",
+    "nearest_prototype",
+    "unit",
+]
 
 SHORTEST = 1e-8
 """A vector below this length has no direction."""
@@ -26,7 +38,22 @@ def unit(vectors: Tensor) -> Tensor:
     return vectors / torch.where(length > SHORTEST, length, torch.inf)
 
 
-class Model(nn.Module):
+class Counter(nn.Module):
+    """What a room is scored with: a net, or anything else that finds each class so probable."""
+
+    unsaved: ClassVar[str] = "only a net can be saved as a model file"
+    """Why there is no model file of one that is no ``Model``, and a remedy."""
+
+    def probabilities(self, windows: Tensor) -> Tensor:
+        """How probable each class is, [B, classes]; rows sum to one."""
+        raise NotImplementedError(f"{type(self).__name__} must say how probable each class is")
+
+    def predict(self, windows: Tensor) -> Tensor:
+        """The most probable class [B] of each window."""
+        return torch.argmax(self.probabilities(windows), dim=1)
+
+
+class Model(Counter):
     """An encoder θ and a linear classifier h; ``forward`` returns logits and embedding.
 
     Parameters come in the order of the layers: the encoder's, then the classifier's.
@@ -60,6 +87,11 @@ class Model(nn.Module):
     def targets_of(self, labels: Tensor) -> Tensor:
         """What the classifier should answer: the labels [B], or shares of all classes [B, C]."""
         return labels if self.targets is None else self.targets[labels]
+
+    def probabilities(self, windows: Tensor) -> Tensor:
+        """The softmax of the logits, [B, classes]."""
+        logits, _ = self(windows)
+        return torch.softmax(logits, dim=1)
 
     def predict(self, windows: Tensor) -> Tensor:
         """The most likely class [B] of each window, as this net sees it."""

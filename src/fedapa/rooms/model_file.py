@@ -75,9 +75,9 @@ def save_model(path: Path, room: "Room", model: "Model", prototypes: Array, memb
     about: dict[str, Any] = {
         "format": _FORMAT,
         "room": room.name,
-        "architecture": room.architecture,
-        "width": room.width,
-        "normalise_embedding": room.normalise_embedding,
+        "architecture": model.architecture,
+        "width": model.width,
+        "normalise_embedding": model.normalise_embedding,
         "classes": list(room.classes),
         "recipe": room.recipe.document(),
         "window_shape": list(shape),

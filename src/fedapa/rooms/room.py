@@ -14,7 +14,7 @@ from fedapa.errors import DataError
 from fedapa.models import kernels
 from fedapa.models.build import build_model
 from fedapa.models.cost import flops
-from fedapa.models.model import Model, batch_norm_arrays
+from fedapa.models.model import Counter, Model, batch_norm_arrays
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.stores.arrays import array_digest
@@ -192,11 +192,11 @@ class Room:
 
     @torch.no_grad()
     def predict(
-        self, model: Model, part: Literal["train", "validation", "test"] = "test"
+        self, counter: Counter, part: Literal["train", "validation", "test"] = "test"
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Predicted and true class indices of a part, model in eval mode."""
-        model.eval()
-        guesses = [model.predict(windows).cpu().numpy() for windows, _ in self.inspect(part)]
+        """Predicted and true class indices of a part, a net in eval mode."""
+        counter.eval()
+        guesses = [counter.predict(windows).cpu().numpy() for windows, _ in self.inspect(part)]
         truth = self.labels[getattr(self.split, part)]
         return (np.concatenate(guesses) if guesses else truth[:0]), truth
 

@@ -38,7 +38,10 @@ def _net(run: Run, room: Room) -> Model:
     path = run.folder / "models" / f"{room.name}.safetensors"
     model = room.build()
     try:
-        load_weights(model, read_weights(path))
+        weights = read_weights(path)
+        if set(weights) != set(model.state_dict()):
+            raise DataError(f"it holds another net than '{room.architecture}'")
+        load_weights(model, weights)
     except (DataError, RuntimeError) as error:
         raise RunError(f"{path}: is not the net of room '{room.name}' ({error})") from error
     return model
