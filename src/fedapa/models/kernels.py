@@ -1,4 +1,4 @@
-"""Compiled inner loops of the nets, for one core.
+"""Compiled inner loops of the nets and of the forest, for one core.
 
 ``ConvEncoder`` decides when they run, ``fast.py`` gives them their gradients. The first layer sees
 one channel, so a convolution is a product of weights with 9-vectors of neighbouring pixels, here
@@ -25,6 +25,7 @@ __all__ = [
     "channel_moments",
     "first_layer",
     "first_layer_gradient",
+    "mean_shares",
     "norm_gradient",
     "norm_sums",
     "normalise",
@@ -485,3 +486,29 @@ def pooled_gradient(values, pull, scale, shift, mean, offset, slope, made):
                 value = part[c] * scale[c] + shift[c]
                 gradient = zero if value <= zero else pull[b, c]
                 out[c] = gradient + offset[c] + slope[c] * (part[c] - mean[c])
+
+
+@numba.njit(cache=True)
+def mean_shares(windows, roots, feature, threshold, left, right, shares, made):
+    """The class shares of the leaves that each window falls into, averaged over trees.
+
+    Args:
+        windows: [B, F] float32.
+        roots: [trees] the first node of each tree.
+        feature: [nodes] what a node asks for; below 0 it is a leaf.
+        threshold: [nodes] float64; up to it a window goes left.
+        left: [nodes] the next node; in a leaf the row of its shares.
+        right: [nodes] the next node.
+        shares: [leaves, C] float32.
+        made: [B, C] float64, zero; the result.
+    """
+    for b in range(len(windows)):
+        for tree in range(len(roots)):
+            node = roots[tree]
+            while feature[node] >= 0:
+                small = windows[b, feature[node]] <= threshold[node]
+                node = left[node] if small else right[node]
+            for c in range(shares.shape[1]):
+                made[b, c] += shares[left[node], c]
+        for c in range(shares.shape[1]):
+            made[b, c] /= len(roots)
