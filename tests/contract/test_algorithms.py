@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
-from safetensors.numpy import load
+from safetensors.numpy import load, save
 
 from fedapa.algorithms import find, is_variant, names
 from fedapa.algorithms.algorithm import Algorithm, Round, settings_of
@@ -32,10 +32,13 @@ ALGORITHMS = tuple(name for name in names() if not find(name).pools)
 FILES = tuple(name for name in ALGORITHMS if not is_variant(find(name)))
 every = pytest.mark.parametrize("name", ALGORITHMS)
 every_file = pytest.mark.parametrize("name", FILES)
+UNSAVED = ("forest",)
+"""What is no net: there are no model files of it, and rooms say so."""
 
 
 SMALLER: dict[str, dict[str, Any]] = {
     "fedala": {"longest_start": 12},
+    "forest": {"trees": 5},
     "local-more-epochs": {"fine_tuning_epochs": 2},
     "moon": {"projection": 16},
     "wifederated": {"fine_tuning_epochs": 2},
@@ -71,7 +74,21 @@ def go_on(plan: Plan, rooms: list[Room], folder: Path, state: Tree) -> list[roun
 
 
 def models(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((folder / "models").iterdir())}
+    """What rooms end with: their model files; where they have none, the arrays of their states."""
+    files = sorted((folder / "models").glob("*"))
+    return {path.name: path.read_bytes() for path in files} or last_states(folder)
+
+
+def last_states(folder: Path) -> dict[str, bytes]:
+    """The arrays of every room's newest state, as a safetensors file like a model's."""
+    kept = {path.parent: path for path in sorted(folder.glob("rooms/*/*/round-*.state"))}
+    states = {path.parts[-3]: decode(path.read_bytes())["state"] for path in kept.values()}
+    return {
+        f"{room}.state": save(
+            {path: value for path, value in leaves(state) if isinstance(value, np.ndarray)}
+        )
+        for room, state in states.items()
+    }
 
 
 def records(steps: list[rounds.Step]) -> list[str]:
@@ -115,7 +132,10 @@ def test_it_runs_learns_and_scores(name: str, make_rooms: MakeRooms, tmp_path: P
             assert 0 <= entry["accuracy"] <= 1
             assert np.isfinite(entry["loss"])
             assert entry["bytes_up"] > 0
-    assert sorted(models(tmp_path)) == [f"{room.name}.safetensors" for room in rooms]
+    ending = "state" if name in UNSAVED else "safetensors"
+    assert sorted(models(tmp_path)) == [f"{room.name}.{ending}" for room in rooms]
+    said = [f"room '{room.name}'" in " ".join(steps[-1].notes) for room in rooms]
+    assert said == [name in UNSAVED] * len(rooms), "whoever has no model file says so"
 
 
 @every
@@ -401,7 +421,7 @@ def test_each_setting_changes_the_update(
         ("keep_momentum", True),
     ],
 )
-def test_each_training_setting_changes_the_update(
+def test_each_training_setting_changes_the_update_unless_rooms_fit_once(
     name: str, setting: str, value: Any, make_rooms: MakeRooms, tmp_path: Path
 ) -> None:
     rooms = make_rooms()
@@ -410,7 +430,31 @@ def test_each_training_setting_changes_the_update(
     carry_out(
         plan_of(name, rounds=2, training={**base, setting: value}), rooms, tmp_path / "changed"
     )
-    assert models(tmp_path / "usual") != models(tmp_path / "changed")
+    same = models(tmp_path / "usual") == models(tmp_path / "changed")
+    assert same == find(name).fits_once
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if find(name).fits_once])
+def test_what_fits_once_is_the_same_whenever_a_room_comes(name: str, make_rooms: MakeRooms) -> None:
+    """A room that joins in round 3 fits there what it would have fitted in round 1."""
+    algorithm, (room, *_) = plan_of(name).build(), make_rooms()
+    first = algorithm.train(room, algorithm.join(room, Key(0)), round_number(1))
+    late = algorithm.train(room, algorithm.join(room, Key(0)), round_number(3))
+    again = algorithm.train(room, first[0], round_number(2))
+    assert encode(first[0]) == encode(late[0]) == encode(again[0])
+    assert first[2] == late[2] == again[2]
+
+
+@every
+def test_packets_are_served_or_refused_by_name(name: str, make_rooms: MakeRooms) -> None:
+    """What needs features has a remedy for rooms of packets."""
+    algorithm, (room, *_) = plan_of(name).build(), make_rooms()
+    packets = dataclasses.replace(room.card, window_shape=(12, 10))
+    if not find(name).needs_features:
+        algorithm.open([packets], Key(0))
+        return
+    with pytest.raises(RosterError, match=r"counts from numbers.*'room 0'.*12 × 10; use data.view"):
+        algorithm.open([packets], Key(0))
 
 
 @every

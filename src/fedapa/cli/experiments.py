@@ -42,7 +42,7 @@ def compare(
         list[str] | None,
         typer.Option(
             help="Give it once for each; default: local, fedavg (if rooms share a net), fedapa, "
-            "fedapa-self."
+            "fedapa-self; where rooms hold features also linear and forest."
         ),
     ] = None,
     architecture: Annotated[

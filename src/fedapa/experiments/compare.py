@@ -6,6 +6,8 @@ from pathlib import Path
 
 from fedapa.algorithms import find
 from fedapa.algorithms.fedavg import FedAvg
+from fedapa.algorithms.forest import RandomForest
+from fedapa.algorithms.linear import Linear
 from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import REFERENCE
@@ -17,7 +19,14 @@ from fedapa.stores.store import Store
 
 __all__ = ["compare"]
 
-_CHOSEN = (Local.name, FedAvg.name, REFERENCE, find(REFERENCE).control)
+_CHOSEN = (
+    Local.name,
+    FedAvg.name,
+    REFERENCE,
+    find(REFERENCE).control,
+    Linear.name,
+    RandomForest.name,
+)
 
 
 def compare(
@@ -32,9 +41,15 @@ def compare(
     ``reference`` is the algorithm whose differences to all others are shown: FedAPA unless another
     is named, or the first that is no control where FedAPA is not among them.
     """
-    nets = architecture or ("mlp" if holds_features(base.plan.data) else "by-size")
+    features = holds_features(base.plan.data)
+    nets = architecture or ("mlp" if features else "by-size")
     alone = _all_differ(nets, base.plan.data)
-    usual = [name for name in _CHOSEN if not (alone and find(name).averages_weights)]
+    usual = [
+        name
+        for name in _CHOSEN
+        if not (alone and find(name).averages_weights)
+        and (features or not find(name).needs_features)
+    ]
     chosen = list(dict.fromkeys(algorithms or usual))
     if reference is not None and reference not in chosen:
         raise PlanError(

@@ -28,7 +28,7 @@ def _methods(group: Group) -> list[type[Algorithm]]:
 
 def _controls() -> list[str]:
     """What any gain of the paper's methods must be held against."""
-    pooled = [kind.name for kind in _methods("control")]
+    pooled = [kind.name for kind in _methods("control") if kind.pools]
     return sorted({kind.control for kind in _methods("paper")} - {""}) + pooled
 
 

@@ -47,7 +47,7 @@ def formulas(sizes: Sizes) -> dict[str, tuple[str, int] | None]:
     return {
         kind.name: kind().sends(dimensions)
         for kind in kinds
-        if not kind.pools and (norms or not kind.needs_batch_norm)
+        if not kind.pools and not kind.needs_features and (norms or not kind.needs_batch_norm)
     }
 
 
