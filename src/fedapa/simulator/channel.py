@@ -5,6 +5,8 @@ times fixed responses over the subcarriers,
 
     H(t, f) = H_static(f) + Σ_i shadow_i(t) · response_i(f) + Σ_n echo_n(t) · delay_n(f),
 
+(H_static changes with the number of people: they absorb)
+
 so that thousands of moving paths cost one small matrix product: each path is spread with a smooth
 kernel onto a grid of delays, and each delay of the grid is turned into subcarriers.
 """
@@ -20,7 +22,7 @@ from scipy.special import i0
 
 from fedapa.csi.subcarriers import all_subcarriers, used_subcarriers
 from fedapa.simulator.delays import DelayGrid
-from fedapa.simulator.people import MOTION_RATE, Crowd
+from fedapa.simulator.people import MOTION_RATE, POINTS, Crowd
 from fedapa.simulator.room import (
     SPEED_OF_LIGHT,
     Scatterers,
@@ -76,12 +78,17 @@ class Radio:
 
 @dataclass(frozen=True)
 class _Group:
-    """People whose motion is sampled at one rate."""
+    """Bodies whose motion is sampled at one rate."""
 
-    people: npt.NDArray[np.int64]
+    bodies: npt.NDArray[np.int64]
     rate: float
     gains: Single
-    """[ways, body points] of the echoes; body points in the order (point, person)."""
+    """[ways, body points] of the echoes; body points in the order (point, body)."""
+
+    def only(self, here: npt.NDArray[np.bool_]) -> "_Group":
+        """Those of the bodies that are ``here``."""
+        points = np.tile(here, POINTS)
+        return _Group(self.bodies[here], self.rate, self.gains[:, points])
 
 
 class Channel:
@@ -96,11 +103,15 @@ class Channel:
         )  # Hz
         self._frequencies = radio.carrier + self._offsets
         self._wavelength = SPEED_OF_LIGHT / radio.carrier
-        # Room electromagnetics (Andersen et al. 2007): bodies thin a path's power by
-        # exp(−N·ACS·length / V); shadowed paths get their losses body by body instead.
-        self._crowding = crowd.people * crowd.absorption / room.volume
         near, far, lengths = self._static_paths(furniture)
-        self._still = (far * np.exp(-self._crowding * lengths / 2)[:, None]).sum(axis=0)
+        # For each number of people that there may be, [numbers, subcarriers].
+        numbers = [crowd.bodies] if crowd.present is None else range(crowd.bodies + 1)
+        self._still = np.stack(
+            [
+                (far * np.exp(-self._crowding(people) * lengths / 2)[:, None]).sum(axis=0)
+                for people in numbers
+            ]
+        )
         self._near = near
         self._grid = DelayGrid(self._offsets, longest=self._longest(), speed=SPEED_OF_LIGHT)
         delayed = self._grid.responses() * (radio.carrier / self._frequencies)
@@ -126,6 +137,14 @@ class Channel:
         strength = np.sqrt(self.crowd.cross_sections[members].T.ravel() / (4 * np.pi))
         gains = self._wavelength / (4 * np.pi) * bounce * strength
         return _Group(members, rate, gains.astype(np.float32))
+
+    def _crowding(self, people: float) -> float:
+        """1/m, room electromagnetics (Andersen et al. 2007).
+
+        Bodies thin a path's power by exp(−N·ACS·length / V); shadowed paths get their losses body
+        by body instead.
+        """
+        return people * self.crowd.absorption / self.room.volume
 
     def _longest(self) -> float:
         """m, no echo by one wall is longer."""
@@ -176,9 +195,22 @@ class Channel:
 
     # What people do.
 
-    def _echoes(self, points: Single, group: _Group) -> Complex:
-        """[times, delays] echoes of body points [times, people, points, 3] on the delay grid."""
-        room, crowd = self.room, self.crowd
+    def _people(self, times: Array) -> Array:
+        """[times] people in the room; who stands in the doorway counts in part."""
+        everybody = np.arange(self.crowd.bodies)
+        return np.asarray(self.crowd.present_at(times, everybody).sum(axis=1, dtype=np.float64))
+
+    def _echo_losses(self, times: Array) -> Single:
+        """1/m by which the others thin an echo's amplitude: one value, or [times, 1, 1]."""
+        bodies = self.crowd.bodies
+        if self.crowd.present is None:
+            return np.asarray(-self._crowding(bodies) * (1 - 1 / bodies) / 2, np.float32)
+        others = np.maximum(self._people(times) - 1, 0)[:, None, None]
+        return np.asarray(-self._crowding(1) * others / 2, np.float32)
+
+    def _echoes(self, points: Single, group: _Group, present: Single, losses: Single) -> Complex:
+        """[times, delays] echoes of body points [times, bodies, points, 3] on the delay grid."""
+        room = self.room
         # Neighbours in memory are different people, who rarely fall on one place of the grid:
         # adding to the same place again and again would make the processor wait.
         flat = points.swapaxes(1, 2).reshape(len(points), -1, 3)
@@ -191,14 +223,16 @@ class Channel:
         near, far = 1 / np.maximum(there, _FAR_FIELD), 1 / np.maximum(back, _FAR_FIELD)
         gains = np.concatenate([near * far[:, :1], near[:, :1] * far[:, 1:]], axis=1)
         gains *= group.gains
-        gains *= np.exp(lengths * np.float32(-self._crowding * (1 - 1 / crowd.people) / 2))
+        gains *= np.exp(lengths * losses)
+        if self.crowd.present is not None:
+            gains *= np.tile(present, POINTS)[:, None, :]
         phases = lengths * np.float32(1 / self._wavelength)
         phases -= np.floor(phases)
         phases *= np.float32(-2 * np.pi)
         phases += self._echo_phases
         return self._grid.gather(lengths, gains, phases)
 
-    def _shadows(self, points: Single, group: _Group) -> Single:
+    def _shadows(self, points: Single, group: _Group, present: Single) -> Single:
         """[times, near paths] what people leave of the direct and the once-reflected paths."""
         room, crowd = self.room, self.crowd
         torso = points[:, :, 0, :]  # [times, people, 3]
@@ -218,12 +252,15 @@ class Channel:
             np.stack([body[..., :2] for _, body, _, _ in legs]),
             np.stack([source for source, _, _, _ in legs]),
             receiver=np.asarray(room.receiver),
-            widths=crowd.widths[group.people],
-            heights=crowd.heights[group.people],
+            widths=crowd.widths[group.bodies],
+            heights=crowd.heights[group.bodies],
             wavelength=self._wavelength,
             floors=np.array([floor for _, _, floor, _ in legs]),
             senses=np.array([sense for _, _, _, sense in legs]),
-        ).prod(axis=-1)  # [legs, times]
+        )  # [legs, times, bodies]
+        if crowd.present is not None:
+            left = 1 - present * (1 - left)
+        left = left.prod(axis=-1)  # [legs, times]
         if len(self._near) > 1:
             left[1:7] *= left[7:]
         return np.ascontiguousarray(left[: len(self._near)].T)
@@ -237,11 +274,20 @@ class Channel:
             # Motion is slower than packets: evaluate it at its own rate, then interpolate.
             slower = self.radio.rate > group.rate
             moments = _around(times, group.rate) if slower else times
-            points = self.crowd.at(moments, group.people)
+            present = self.crowd.present_at(moments, group.bodies)
+            here = np.asarray(present.any(axis=0), np.bool_)
+            if not here.any():
+                continue
+            if not here.all():
+                group, present = group.only(here), present[:, here]
+            points = self.crowd.at(moments, group.bodies)
+            losses = np.broadcast_to(self._echo_losses(moments), (len(moments), 1, 1))
             block = max(1, _BLOCK // group.gains.size)
-            parts = [points[i : i + block] for i in range(0, len(points), block)]
-            echoes = np.concatenate([self._echoes(part, group) for part in parts])
-            left = self._shadows(points, group)
+            parts = [slice(i, i + block) for i in range(0, len(points), block)]
+            echoes = np.concatenate(
+                [self._echoes(points[part], group, present[part], losses[part]) for part in parts]
+            )
+            left = self._shadows(points, group, present)
             if slower:
                 mix = _sinc((times - moments[0]) * group.rate, len(moments))
                 left = mix @ left
@@ -258,11 +304,18 @@ class Channel:
 
     def response(self, times: Array) -> Complex:
         """[times, live subcarriers] the channel at these times."""
-        if not self.crowd.people:
-            still = (self._still + self._near.sum(axis=0)).astype(np.complex64)
+        if not self.crowd.bodies:
+            still = (self._still[0] + self._near.sum(axis=0)).astype(np.complex64)
             return np.broadcast_to(still, (len(times), len(still))).copy()
         moving = self.coefficients(times) @ self._basis
-        moving += self._still.astype(np.complex64)
+        still = self._still.astype(np.complex64)
+        if self.crowd.present is None:
+            moving += still[0]
+        else:
+            people = self._people(times)
+            below = np.minimum(people.astype(np.int64), len(still) - 2)
+            share = (people - below).astype(np.float32)[:, None]
+            moving += still[below] + share * (still[below + 1] - still[below])
         return np.asarray(moving)
 
 

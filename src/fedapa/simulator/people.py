@@ -1,7 +1,7 @@
 """People: they walk between waypoints, stop, sit, fidget and breathe.
 
 A person is a torso, two arms and two legs, each one scattering point, and an upright screen that
-shadows paths. The equations are in docs/simulator.md.
+shadows paths. Visitors walk in and out by the door. The equations are in docs/simulator.md.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ from pydantic import ConfigDict
 
 from fedapa.errors import PlanError
 from fedapa.randomness import Key
-from fedapa.simulator.room import SimulatedRoom, capacity
+from fedapa.simulator.room import SimulatedRoom, capacity, door_of
 from fedapa.simulator.settings import KNOWN_KEYS_ONLY, Number, Pair, list_of, within
+from fedapa.simulator.visits import Visits, staying
 
-__all__ = ["MOTION_RATE", "POINTS", "Body", "Crowd", "Motion", "crowd_of"]
+__all__ = ["MOTION_RATE", "POINTS", "Body", "Crowd", "Motion", "crowd_of", "visitors_of"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Single: TypeAlias = npt.NDArray[np.float32]
@@ -27,6 +28,10 @@ POINTS = 5
 """Scattering points of a body: torso, left arm, right arm, left leg, right leg."""
 
 _SHARES = (0.5, 0.1, 0.1, 0.15, 0.15)
+_DOORWAY = 0.5
+"""s over which a person appears in the doorway, and disappears."""
+_SITTING_DOWN = 1.0
+"""s over which a visitor sits down, and stands up."""
 
 
 @dataclass(frozen=True)
@@ -91,35 +96,52 @@ class Motion:
 
 @dataclass(frozen=True)
 class Crowd:
-    """A number of people through one recording."""
+    """Bodies through one recording.
+
+    A body is a person, with one exception: a visitor who sits is two bodies, one that walks and
+    one that sits, and only one of them is present at a time.
+    """
 
     points: npt.NDArray[np.float32]
-    """[samples, people, POINTS, 3] m, at ``MOTION_RATE`` from ``start`` on."""
+    """[samples, bodies, POINTS, 3] m, at ``MOTION_RATE`` from ``start`` on."""
     start: float
     """s, time of the first sample."""
     cross_sections: npt.NDArray[np.float32]
-    """[people, POINTS] m²."""
+    """[bodies, POINTS] m²."""
     widths: npt.NDArray[np.float32]
-    """[people] m, of the shadowing screens."""
+    """[bodies] m, of the shadowing screens."""
     heights: npt.NDArray[np.float32]
-    """[people] m, of the shadowing screens, seated people being lower."""
+    """[bodies] m, of the shadowing screens, seated people being lower."""
     seated: npt.NDArray[np.bool_]
-    """[people] who keep their seats."""
+    """[bodies] who keep their seats."""
     absorption: float = 0.0
     """m² of each body in a diffuse field."""
+    present: npt.NDArray[np.float32] | None = None
+    """[samples, bodies] from 0, not there, to 1; None: everybody is there all the time."""
 
     @property
-    def people(self) -> int:
+    def bodies(self) -> int:
         """How many there are."""
         return int(self.points.shape[1])
 
-    def at(self, times: Array, people: npt.NDArray[np.int64]) -> Single:
-        """[times, people, POINTS, 3] places of these people, linear between samples."""
+    def at(self, times: Array, bodies: npt.NDArray[np.int64]) -> Single:
+        """[times, bodies, POINTS, 3] places of these bodies, linear between samples."""
+        return self._between(self.points, times, bodies)
+
+    def present_at(self, times: Array, bodies: npt.NDArray[np.int64]) -> Single:
+        """[times, bodies] how much of each is there, linear between samples."""
+        if self.present is None:
+            return np.ones((len(times), len(bodies)), np.float32)
+        return self._between(self.present, times, bodies)
+
+    def _between(self, values: Single, times: Array, bodies: npt.NDArray[np.int64]) -> Single:
+        """[times, bodies, …] of values [samples, bodies, …]."""
         position = (times - self.start) * MOTION_RATE
-        before = np.clip(position.astype(np.int64), 0, len(self.points) - 2)[:, None]
-        share = (position[:, None] - before).astype(np.float32)[..., None, None]
-        here = self.points[before, people]
-        return np.asarray(here + share * (self.points[before + 1, people] - here))
+        before = np.clip(position.astype(np.int64), 0, len(values) - 2)[:, None]
+        share = (position[:, None] - before).astype(np.float32)
+        share = share.reshape(len(times), *[1] * (values.ndim - 1))
+        here = values[before, bodies]
+        return np.asarray(here + share * (values[before + 1, bodies] - here))
 
 
 _MARGIN = 0.5
@@ -130,13 +152,24 @@ def crowd_of(
     room: SimulatedRoom, *, people: int, duration: float, key: Key, body: Body, motion: Motion
 ) -> Crowd:
     """``people`` in ``room`` for ``duration`` seconds; they keep out of nobody's way."""
-    if people < 0:
-        raise PlanError(f"room '{room.name}': {people} people; a count is 0 or more")
-    if people > (fit := capacity(room)):
+    stay = staying(people, duration, f"room '{room.name}': ")
+    return visitors_of(room, visits=stay, duration=duration, key=key, body=body, motion=motion)
+
+
+def visitors_of(
+    room: SimulatedRoom, *, visits: Visits, duration: float, key: Key, body: Body, motion: Motion
+) -> Crowd:
+    """People who come to ``room`` and leave it within ``duration`` seconds.
+
+    A visitor has a path or a seat for the whole recording, as everybody has, and goes there from
+    the door in a straight line, at the room's greatest walking speed, and back in time.
+    """
+    if visits.most > (fit := capacity(room)):
         raise PlanError(
-            f"room '{room.name}': {people} people do not fit on {room.size[0]} × {room.size[1]} m; "
-            f"at most {fit} do"
+            f"room '{room.name}': {visits.most} people do not fit on {room.size[0]} × "
+            f"{room.size[1]} m; at most {fit} do"
         )
+    people = len(visits.visits)
     samples = int(np.ceil((duration + 2 * _MARGIN) * MOTION_RATE)) + 2
     draw = (key / "bodies").numpy()
     cross_sections = draw.uniform(*body.cross_section, people)
@@ -145,23 +178,88 @@ def crowd_of(
     seats = draw.permutation(np.asarray(room.seats, float).reshape(-1, 2))
     sitting = draw.random(people) < motion.seated
     sitting &= np.cumsum(sitting) <= len(seats)
-    points = np.empty((samples, people, POINTS, 3), np.float32)
+    comes, goes = visits.spans()
+    moving = np.isfinite(comes) | np.isfinite(goes)
+    # Whose each body is: one body for everybody, then one that walks for visitors who sit.
+    walking = np.flatnonzero(moving & sitting)
+    whose = np.concatenate([np.arange(people), walking])
+    seated = np.concatenate([sitting, np.zeros(len(walking), np.bool_)])
+    points = np.empty((samples, len(whose), POINTS, 3), np.float32)
+    present = np.ones((samples, len(whose)), np.float32) if moving.any() else None
+    times = np.arange(samples) / MOTION_RATE - _MARGIN
     for person in range(people):
         steps = (key / "person" / person).numpy()
         seat = seats[sitting[: person + 1].sum() - 1] if sitting[person] else None
         torso = _torso(room, seat=seat, samples=samples, motion=motion, draw=steps)
+        stature = statures[person]
+        if present is not None and moving[person]:
+            span = (comes[person], goes[person])
+            path, there = _to_and_fro(torso, times, span=span, room=room, motion=motion)
+            present[:, person] = _during(times, span, _DOORWAY)
+            if seat is None:
+                torso = path
+            else:  # two bodies
+                other = people + int(np.searchsorted(walking, person))
+                own = (key / "person" / person / "walking").numpy()
+                points[:, other] = _limbs(
+                    path, seated=False, stature=stature, motion=motion, draw=own
+                )
+                seated_now = _during(times, there, _SITTING_DOWN)
+                present[:, other] = present[:, person] - seated_now
+                present[:, person] = seated_now
         points[:, person] = _limbs(
-            torso, seated=seat is not None, stature=statures[person], motion=motion, draw=steps
+            torso, seated=seat is not None, stature=stature, motion=motion, draw=steps
         )
+    heights = np.where(seated, body.seated_share * statures[whose], statures[whose])
     return Crowd(
         points=points,
         start=-_MARGIN,
-        cross_sections=np.outer(cross_sections, body.shares).astype(np.float32),
-        widths=widths.astype(np.float32),
-        heights=np.where(sitting, body.seated_share * statures, statures).astype(np.float32),
-        seated=sitting,
+        cross_sections=np.outer(cross_sections, body.shares)[whose].astype(np.float32),
+        widths=widths[whose].astype(np.float32),
+        heights=heights.astype(np.float32),
+        seated=seated,
         absorption=body.absorption,
+        present=present,
     )
+
+
+def _during(times: Array, span: tuple[float, float], fade: float) -> Array:
+    """[times] 1 within ``span`` and 0 outside, with a raised cosine of ``fade`` s at either end."""
+    inside = np.minimum(times - span[0], span[1] - times)
+    return np.asarray(np.sin(np.pi / 2 * np.clip(inside / fade, 0, 1)) ** 2)
+
+
+def _to_and_fro(
+    torso: Array, times: Array, *, span: tuple[float, float], room: SimulatedRoom, motion: Motion
+) -> tuple[Array, tuple[float, float]]:
+    """[samples, 2] a path from the door to where ``torso`` is and back; when it is with ``torso``.
+
+    ``span`` is when the person comes and goes. Who has too little time turns round halfway.
+    """
+    speed = motion.speed[1]
+    door = np.clip(door_of(room), motion.clearance, np.subtract(room.size[:2], motion.clearance))
+    away = np.linalg.norm(torso - door, axis=1) / speed  # s of walking
+    spare = np.minimum(times - span[0], span[1] - times)  # s since coming, or until going
+    # Nobody outruns this walker, so the time in which the two can be together has no holes.
+    inside = np.flatnonzero(spare >= away)
+    if len(inside):
+        part = slice(inside[0], inside[-1] + 1)
+        inner, knots = torso[part], times[part]
+        there = (
+            float(knots[0]) if np.isfinite(span[0]) else -np.inf,
+            float(knots[-1]) if np.isfinite(span[1]) else np.inf,
+        )
+    else:
+        turn = int(np.argmax(spare))
+        share = np.clip(spare[turn] / away[turn], 0, 1)
+        inner, knots = door + share * (torso[turn : turn + 1] - door), times[turn : turn + 1]
+        there = (float(knots[0]), float(knots[0]))
+    if np.isfinite(span[0]):
+        inner, knots = np.vstack([door, inner]), np.append(span[0], knots)
+    if np.isfinite(span[1]):
+        inner, knots = np.vstack([inner, door]), np.append(knots, span[1])
+    path = np.stack([np.interp(times, knots, inner[:, axis]) for axis in (0, 1)], -1)
+    return _smooth(path, motion.smoothing), there
 
 
 def _torso(

@@ -16,7 +16,14 @@ from fedapa.randomness import Key
 from fedapa.simulator.channel import SUBCARRIER_SPACING, Channel, Radio
 from fedapa.simulator.settings import KNOWN_KEYS_ONLY, Number, check_settings, within
 
-__all__ = ["Receiver", "Schedule", "check_receiver", "receive", "schedule"]
+__all__ = [
+    "Receiver",
+    "Schedule",
+    "arriving_share",
+    "check_receiver",
+    "receive",
+    "schedule",
+]
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Complex: TypeAlias = npt.NDArray[np.complex64]
@@ -104,11 +111,20 @@ class Schedule:
     """[packets] True where the frame fills the whole band."""
 
 
+def arriving_share(receiver: Receiver, radio: Radio) -> float:
+    """Share of the packets sent that arrive and fill the whole band."""
+    return (1 - receiver.loss) * (1 - _narrow_share(receiver, radio))
+
+
+def _narrow_share(receiver: Receiver, radio: Radio) -> float:
+    return receiver.narrow if radio.bandwidth > 20 else 0.0
+
+
 def schedule(receiver: Receiver, radio: Radio, *, packets: int, key: Key) -> Schedule:
     """The arrivals until ``packets`` whole-band frames are there."""
     draw = (key / "schedule").numpy()
-    part_band = receiver.narrow if radio.bandwidth > 20 else 0.0
-    sent = int(packets / ((1 - receiver.loss) * (1 - part_band)) * 1.1) + 64
+    part_band = _narrow_share(receiver, radio)
+    sent = int(packets / arriving_share(receiver, radio) * 1.1) + 64
     while True:
         times = (np.arange(sent) + draw.normal(0.0, receiver.jitter, sent)) / radio.rate
         times = np.round(np.sort(times - min(times[0], 0.0)), 6)  # capture files keep microseconds

@@ -1,20 +1,26 @@
-"""A recording: a scene, a number of people and a day become a capture."""
+"""A recording: a scene, a number of people and a day become a capture.
+
+``record`` has the same people from beginning to end; in ``record_visits`` they come and go.
+"""
 
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import ConfigDict
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import PlanError
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Channel, Radio
-from fedapa.simulator.people import Body, Motion, crowd_of
-from fedapa.simulator.receiver import Receiver, check_receiver, receive, schedule
+from fedapa.simulator.people import Body, Motion, visitors_of
+from fedapa.simulator.receiver import Receiver, arriving_share, check_receiver, receive, schedule
 from fedapa.simulator.room import SimulatedRoom, check_room, furniture_of, room_on
 from fedapa.simulator.settings import KNOWN_KEYS_ONLY, check_settings
+from fedapa.simulator.visits import Visits, check_visits, staying
 
-__all__ = ["Scene", "check_scene", "record"]
+__all__ = ["Scene", "check_scene", "record", "record_visits"]
 
 _FREE = 0.1
 """m of floor that the clearance must leave, or nobody could walk."""
@@ -65,16 +71,40 @@ def record(
     ``key`` is the scene's: furniture and gain belong to the day, seats and steps to the recording,
     which is the ``number``-th of that day with so many people.
     """
+    stay = staying(people, packets / scene.radio.rate, f"room '{scene.room.name}': ")
+    return _record(scene, stay, day=day, packets=packets, key=key, number=number)
+
+
+def record_visits(
+    scene: Scene, visits: Visits, *, day: int, key: Key, number: int = 0
+) -> tuple[Capture, npt.NDArray[np.int64]]:
+    """One continuous recording in which people come and go, and the people at each packet.
+
+    It has as many whole frames as arrive in ``visits.seconds`` on average. ``key`` is the scene's,
+    as in ``record``. The visitors are the people whom ``record`` has on that day in the recording
+    of that ``number`` with so many people; if everybody stays all the time, it is that recording.
+    So give it a day or a number that no other recording has.
+    """
+    check_visits(visits, f"room '{scene.room.name}': ")
+    share = arriving_share(scene.receiver, scene.radio)
+    packets = max(1, round(visits.seconds * scene.radio.rate * share))
+    capture = _record(scene, visits, day=day, packets=packets, key=key, number=number)
+    return capture, visits.counts(capture.timestamps)
+
+
+def _record(
+    scene: Scene, visits: Visits, *, day: int, packets: int, key: Key, number: int
+) -> Capture:
     check_scene(scene)
     scene = replace(scene, room=room_on(scene.room, key=key, day=day))
     if packets < 1:
         raise PlanError(f"room '{scene.room.name}': {packets} packets; record at least one")
     # "take" is an older word for a recording; another word would draw other numbers.
-    mine = key / "day" / day / "people" / people / "take" / number
+    mine = key / "day" / day / "people" / len(visits.visits) / "take" / number
     arrivals = schedule(scene.receiver, scene.radio, packets=packets, key=mine)
-    crowd = crowd_of(
+    crowd = visitors_of(
         scene.room,
-        people=people,
+        visits=visits,
         duration=float(arrivals.times[-1]),
         key=mine,
         body=scene.body,

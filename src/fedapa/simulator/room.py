@@ -34,6 +34,7 @@ __all__ = [
     "Walls",
     "capacity",
     "check_room",
+    "door_of",
     "furniture_of",
     "image_sources",
     "mirrors",
@@ -141,6 +142,9 @@ class SimulatedRoom:
     device_drift: Annotated[Number, within(0, 0.1)] = 0.003
     """m, standard deviation of both antennas' places from day to day. Assumption: nobody moves
     them, but shelves are dusted."""
+    door: Spot | None = None
+    """m, (x, y) of the doorway, in a wall; None is the middle of that of the two shorter walls
+    which is further from the transmitter. Only visits have to do with it. Assumption."""
 
     @property
     def volume(self) -> float:
@@ -193,11 +197,29 @@ def check_room(room: SimulatedRoom) -> None:
     for x, y in room.seats:
         if not (0 < x < room.size[0] and 0 < y < room.size[1]):
             raise PlanError(f"room '{room.name}': the seat at ({x}, {y}) m is outside the room")
+    if room.door is not None:
+        gaps = [min(x, side - x) for x, side in zip(room.door, room.size[:2], strict=True)]
+        if min(gaps) != 0:
+            raise PlanError(
+                f"room '{room.name}': the door at {room.door} m is in no wall of a room of "
+                f"{room.size[0]:g} × {room.size[1]:g} m; choose a point on its edge"
+            )
     if room.furniture.height[1] > room.size[2]:
         raise PlanError(
             f"room '{room.name}': furniture.height = {list(room.furniture.height)} in a room "
             f"{room.size[2]:g} m high; choose 0 to {room.size[2]:g}"
         )
+
+
+def door_of(room: SimulatedRoom) -> tuple[float, float]:
+    """m, (x, y) where people come in and leave."""
+    if room.door is not None:
+        return room.door
+    length, width = room.size[:2]
+    x, y = room.transmitter[:2]
+    if length >= width:
+        return (length if x <= length / 2 else 0.0, width / 2)
+    return (length / 2, width if y <= width / 2 else 0.0)
 
 
 def image_sources(source: Point | Array, room: SimulatedRoom, order: int) -> Images:
@@ -280,10 +302,13 @@ def furniture_of(room: SimulatedRoom, *, key: Key, day: int) -> Scatterers:
 
 
 def room_on(room: SimulatedRoom, *, key: Key, day: int) -> SimulatedRoom:
-    """``room`` with its antennas where they are on ``day``; ``key`` is the room's."""
+    """``room`` with its antennas where they are on ``day``; ``key`` is the room's.
+
+    The door stays where it is.
+    """
     draw = (key / "antennas" / "day" / day).numpy()
     moved = draw.normal(0.0, room.device_drift, (2, 3))
     low, high = np.full(3, 0.05), np.asarray(room.size) - 0.05
     places = np.clip(np.asarray([room.transmitter, room.receiver]) + moved, low, high)
     first, second = ((float(x), float(y), float(z)) for x, y, z in places)
-    return replace(room, transmitter=first, receiver=second)
+    return replace(room, transmitter=first, receiver=second, door=door_of(room))

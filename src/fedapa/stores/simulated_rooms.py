@@ -120,9 +120,16 @@ def preset_of(name: str) -> Preset:
 
 
 def preset_hash(preset: Preset) -> str:
-    """16 hexadecimal digits that change with any parameter of the preset."""
-    text = json.dumps([_VERSION, asdict(preset)], sort_keys=True)
+    """16 hexadecimal digits that change with any parameter of the preset.
+
+    What is not set is left out: a setting that is new leaves the hashes of older presets alone.
+    """
+    text = json.dumps([_VERSION, asdict(preset, dict_factory=_set_values)], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _set_values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in pairs if value is not None}
 
 
 def changed_preset(preset: Preset, rooms: Mapping[str, Any]) -> Preset:
