@@ -6,7 +6,7 @@ rooms file says and what a script puts together alike.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -149,7 +149,8 @@ def _remedy(error: ErrorDetails) -> str:
 def _kind_at(kind: type, path: Sequence[str]) -> type:
     """The dataclass of settings that lies at a path of fields."""
     for name in path:
-        below = get_type_hints(kind)[name]
-        if isinstance(below, type) and is_dataclass(below):
-            kind = below
+        hint = get_type_hints(kind)[name]
+        for below in get_args(hint) or (hint,):  # a table that may be left out is ``… | None``
+            if isinstance(below, type) and is_dataclass(below):
+                kind = below
     return kind

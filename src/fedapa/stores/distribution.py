@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedapa.errors import DataError
+from fedapa.stores.simulated import tasks_of
 from fedapa.stores.simulated_rooms import Preset
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, sorted_labels
@@ -67,11 +68,12 @@ def distribution(
 
 def planned(preset: Preset) -> Distribution:
     """What the simulated rooms of a preset hold, or will hold once they are made."""
-    windows: dict[str, dict[Label, int]] = {
-        place.scene.room.name: {
-            count: place.days * place.recordings * place.windows_of(count)
-            for count in sorted(place.counts)
-        }
-        for place in sorted(preset.places, key=lambda place: place.scene.room.name)
+    found: dict[str, Counter[Label]] = {}
+    for task in tasks_of(preset, seed=0, workers=1):
+        counts = found.setdefault(task.place.scene.room.name, Counter())
+        counts[task.count] += task.packets // preset.window
+    windows = {
+        room: {label: found[room][label] for label in sorted_labels(found[room])}
+        for room in sorted(found)
     }
     return Distribution(f"simulated rooms '{preset.name}'", preset.window, True, windows)

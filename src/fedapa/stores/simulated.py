@@ -47,10 +47,14 @@ class Task:
     number: int
     window: int
     seed: int
+    part: str = ""
+    """What the recording is for, as in ``Recording.part``."""
 
     @property
     def packets(self) -> int:
         """Packets that the store keeps of the recording."""
+        if self.part and self.place.continuous:
+            return int(self.place.continuous.seconds * self.place.scene.radio.rate)
         return self.place.windows_of(self.count) * self.window
 
     def to_json(self) -> str:
@@ -86,13 +90,21 @@ def tasks_of(preset: Preset, *, seed: int, workers: int) -> list[Task]:
         raise PlanError(f"seed = {seed}; choose 0 to {2**63 - 1}")
     if workers < 1:
         raise PlanError(f"workers = {workers}; at least 1 is needed")
-    return [
+    tasks = [
         Task(place, count, day, number, preset.window, seed)
         for place in preset.places
         for count in place.counts
         for day in range(place.days)
         for number in range(place.recordings)
     ]
+    # The long ones first: at the end one worker would wait for the other.
+    return [
+        Task(place, count, place.days + day, 0, preset.window, seed, "continuous")
+        for place in preset.places
+        if place.continuous
+        for count in place.counts
+        for day in range(place.continuous.days)
+    ] + tasks
 
 
 def _record(task: Task) -> bytes:
@@ -175,6 +187,7 @@ def write_simulated(
                 day=str(task.day),
                 rate=task.place.scene.radio.rate,
                 scale=recorded["scale"],
+                part=task.part,
             )
             show(Progress("simulating rooms", done, len(tasks), "recordings"))
 

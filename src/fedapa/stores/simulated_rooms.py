@@ -29,11 +29,12 @@ from pydantic import ConfigDict
 from fedapa.errors import PlanError, nearest
 from fedapa.simulator.recording import Scene, check_scene
 from fedapa.simulator.room import SimulatedRoom, capacity
-from fedapa.simulator.settings import KNOWN_KEYS_ONLY, Whole, made_from, within
+from fedapa.simulator.settings import KNOWN_KEYS_ONLY, Number, Whole, made_from, within
 from fedapa.windows.labels import check_name
 
 __all__ = [
     "SIMULATED_PRESETS",
+    "Continuous",
     "Place",
     "Preset",
     "changed_preset",
@@ -46,10 +47,22 @@ __all__ = [
 _VERSION = 2
 """Raised when the same parameters give other numbers; part of every hash."""
 
-SIMULATED_PRESETS = ("smoke", "quick", "six-rooms")
+SIMULATED_PRESETS = ("smoke", "quick", "counting", "six-rooms")
 """Names of the presets, from small to large."""
 
 Times = Annotated[Whole, within(1, 10_000)]
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """Long recordings on days of their own, one of every count: for counting over time only."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = KNOWN_KEYS_ONLY
+
+    days: Times
+    """Days of recording, after all others."""
+    seconds: Annotated[Number, within(1, 3600)]
+    """s, length of a recording."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +80,8 @@ class Place:
     """Recordings of every count on every day, each with seats and steps of its own."""
     windows: Times
     """Windows in a recording of the smaller counts; those with many people are shorter."""
+    continuous: Continuous | None = None
+    """What is recorded for counting over time; None is nothing."""
 
     def windows_of(self, count: int) -> int:
         """Windows in a recording with ``count`` people: a crowd has less patience."""

@@ -4,7 +4,7 @@
 
     /                     format="fedapa-rooms", version=1, synthetic, maybe window …
     /<room>/              synthetic, recipe (JSON: receiver and cleaning, windows/recipe.py) …
-    /<room>/<recording>/  synthetic, label (integer: a count; text: a category), day, rate
+    /<room>/<recording>/  synthetic, label (integer: a count; text: a category), day, rate, part …
         amplitude         [packets, subcarriers, links]; times its attribute ``scale`` if it has one
         timestamps        [packets] seconds
       or, for sets that were published as features only,
@@ -72,6 +72,8 @@ class Recording:
     shape: tuple[int, ...]
     """(packets, subcarriers, links), or (windows, features)."""
     synthetic: bool
+    part: str = ""
+    """What it is for: "continuous" is for counting over time only."""
 
     @property
     def is_features(self) -> bool:
@@ -197,6 +199,7 @@ class Store:
         place = f"{self.path}: {room}/{name}"
         group = self._group(room, name)
         label = _plain(group.attrs["label"])
+        part = _plain(group.attrs.get("part", ""))
         if not isinstance(label, int | str) or (isinstance(label, int) and label < 0):
             raise DataError(f"{place}: label {label!r} is no count and no text")
         what, axes = ("features", 2) if "features" in group else ("amplitude", 3)
@@ -218,6 +221,7 @@ class Store:
             mean_rate=_number(group.attrs, "mean_rate", place, default=0.0),
             shape=tuple(rows.shape),
             synthetic=_truth(group.attrs, "synthetic", place),
+            part=part if isinstance(part, str) else "",  # imports number the parts of a capture
         )
 
     def _check_timestamps(self, group: h5py.Group, *, packets: int, place: str) -> None:
@@ -301,9 +305,12 @@ class StoreWriter:
         day: str = "",
         rate: float = 0.0,
         scale: float | None = None,
+        part: str = "",
     ) -> None:
         """One recording of packets: amplitude [packets, subcarriers, links]."""
         group = self._new(room, name, label, day, rate)
+        if part:
+            group.attrs["part"] = part
         packets, subcarriers, links = amplitude.shape
         rows = group.create_dataset(
             "amplitude",
