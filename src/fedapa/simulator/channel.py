@@ -48,7 +48,7 @@ SEATED_RATE = 62.5
 _SINC_TAPS = 16
 _FRACTIONS = 8192  # of a sample, told apart in interpolation
 _FAR_FIELD = np.float32(0.5)  # m; the radar equation does not hold nearer to an antenna
-_BLOCK = 100_000  # paths worked on at a time: their arrays stay in the processor's cache
+_BLOCK = 30_000  # paths worked on at a time: their arrays stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,14 @@ class Radio:
     @property
     def live(self) -> npt.NDArray[np.bool_]:
         """Which of ``subcarriers`` carry data or pilots: 56, 114 or 242 of them (IEEE 802.11ac)."""
-        return np.isin(self.subcarriers, used_subcarriers(self.bandwidth))
+        return _live(self.bandwidth)
+
+
+@functools.cache
+def _live(bandwidth: int) -> npt.NDArray[np.bool_]:
+    live = np.isin(all_subcarriers(bandwidth), used_subcarriers(bandwidth))
+    live.flags.writeable = False  # everybody gets this one
+    return live
 
 
 @dataclass(frozen=True)
