@@ -211,6 +211,18 @@ def test_simulate_asks_where_to() -> None:
     assert "--out FILE" in one_sentence(fedapa("simulate", code=2))
 
 
+@pytest.mark.parametrize("where", [("--out", "rooms.h5"), ("--pcap", "a", "--out", "rooms.h5")])
+def test_visits_are_captures_only(where: tuple[str, ...]) -> None:
+    assert "--pcap FOLDER" in one_sentence(fedapa("simulate", "--visits", "60", *where, code=2))
+
+
+def test_simulated_visits_can_be_inspected(tmp_path: Path) -> None:
+    folder = tmp_path / "visits"
+    fedapa("simulate", "--preset", "smoke", "--visits", "20", "--pcap", folder)
+    assert (folder / "hotel room.csv").read_text().startswith("time,people\n0.000,")
+    assert "SIMULATED" in fedapa("inspect", folder / "hotel room.pcap").stdout
+
+
 @pytest.mark.slow
 def test_simulated_captures_are_imported_as_simulated(tmp_path: Path) -> None:
     fedapa("simulate", "--preset", "smoke", "--pcap", tmp_path / "captures")

@@ -14,13 +14,17 @@ import h5py
 import numpy as np
 import pytest
 
+from fedapa import read_capture
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.processes import Progress
 from fedapa.simulator.room import Walls
 from fedapa.stores import simulated_rooms
+from fedapa.stores.distribution import distribution, planned
 from fedapa.stores.simulated import Task, simulated_store, tasks_of, write_simulated
+from fedapa.stores.simulated_captures import write_simulated_visits
 from fedapa.stores.simulated_rooms import (
     SIMULATED_PRESETS,
+    Continuous,
     Place,
     Preset,
     changed_preset,
@@ -91,7 +95,61 @@ def test_every_count_has_takes_on_several_days(name: str) -> None:
     for place in preset_of(name).places:
         assert place.days * place.recordings >= 4
         assert place.days >= 2
-        assert min(place.windows_of(count) for count in place.counts) >= 3, "a blocked split"
+        # Fewer than three windows cannot be split in blocks: counting holds whole days out.
+        least = 2 if name == "counting" else 3
+        assert min(place.windows_of(count) for count in place.counts) >= least
+
+
+def test_counting_has_the_rooms_and_counts_of_quick_and_more_of_each() -> None:
+    """24 recordings of 8 s, and on two further days one of 60 s, of every count of every room."""
+    quick, counting = preset_of("quick"), preset_of("counting")
+    assert [place.scene for place in counting.places] == [place.scene for place in quick.places]
+    assert [place.counts for place in counting.places] == [place.counts for place in quick.places]
+    tasks = tasks_of(counting, seed=0, workers=1)
+    counts = sum(len(place.counts) for place in counting.places)
+    short = [task for task in tasks if not task.part]
+    long = [task for task in tasks if task.part == "continuous"]
+    assert (len(short), len(long)) == (24 * counts, 2 * counts)
+    assert {task.packets for task in short} == {8 * 125}
+    assert {task.packets for task in long} == {60 * 125}
+    assert {task.day for task in short} == set(range(6))
+    assert {task.day for task in long} == {6, 7}
+
+
+def test_continuous_recordings_say_so_in_the_store(tmp_path: Path) -> None:
+    """One window of 64 packets a recording on two days; a third has two seconds, 250 packets."""
+    place = replace(preset_of("smoke").places[0], counts=(1,), recordings=1, windows=1)
+    place = replace(place, continuous=Continuous(days=1, seconds=2.0))
+    preset = replace(preset_of("smoke"), places=(place,))
+    write_simulated(preset, seed=0, out=tmp_path / "rooms.h5")
+    with Store(tmp_path / "rooms.h5") as store:
+        found = {take.day: (take.part, take.shape[0]) for take in store.recordings("living room")}
+    assert found == {"0": ("", 64), "1": ("", 64), "2": ("continuous", 250)}
+    made = distribution(tmp_path / "rooms.h5").windows
+    assert made == planned(preset).windows == {"living room": {1: 1 + 1 + 3}}
+
+
+def test_visits_become_captures_with_the_people_beside_them(tmp_path: Path) -> None:
+    """Whoever reads the CSV file gets the people at every packet."""
+    one = replace(preset_of("smoke"), places=preset_of("smoke").places[:2])
+    for workers in (1, 2):
+        write_simulated_visits(
+            one, seconds=30.0, seed=0, folder=tmp_path / str(workers), workers=workers
+        )
+    folder, other = tmp_path / "1", tmp_path / "2"
+    files = sorted(path.name for path in folder.iterdir())
+    assert files == ["classroom.csv", "classroom.pcap", "living room.csv", "living room.pcap"]
+    assert all((folder / name).read_bytes() == (other / name).read_bytes() for name in files)
+    capture = read_capture(folder / "classroom.pcap")
+    assert capture.synthetic
+    assert capture.timestamps[-1] == pytest.approx(30, abs=0.5)
+    header, first, *rest = (folder / "classroom.csv").read_text().splitlines()
+    assert header == "time,people"
+    assert first.startswith("0.000,")
+    people = [int(row.split(",")[1]) for row in (first, *rest)]
+    assert (min(people), max(people)) == (0, 8)
+    with pytest.raises(PlanError, match="visits of 3 s; choose 10 to 3600"):
+        write_simulated_visits(one, seconds=3.0, seed=0, folder=tmp_path / "3")
 
 
 def test_label_ranges_differ_and_reach_twenty() -> None:
@@ -259,6 +317,13 @@ IMPOSSIBLE = [
     ({"bus": 3}, "'bus' is not a table"),
     ({"bus": {"walls": 3}}, "walls = 3; write a table"),
     ({"bus": {"bandwidth": 160}}, "bandwidth = 160; choose 20, 40 or 80"),
+    ({"bus": {"door": [3.0, 1.0]}}, "the door at .* is in no wall"),
+    ({"bus": {"continuous": {"days": 0, "seconds": 9}}}, "continuous.days = 0; choose 1 to 10000"),
+    ({"bus": {"continuous": {"days": 1}}}, "continuous.seconds is missing; write it too"),
+    (
+        {"bus": {"continuous": {"days": 1, "seconds": 9, "day": 1}}},
+        "continuous: unknown key 'day'; did you mean 'days'",
+    ),
     ({"bus": {"motion": {"sway": True}}}, "motion.sway = True; write a number"),
 ]
 

@@ -20,8 +20,19 @@ def simulate(
         typer.Option(help="Folder for the recordings as Nexmon captures, to be imported."),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="smoke (a second), quick (seconds) or six-rooms (1.4 GB, minutes).")
+        str,
+        typer.Option(
+            help="smoke (a second), quick (seconds), counting (half a minute) or six-rooms "
+            "(1.4 GB, minutes)."
+        ),
     ] = "quick",
+    visits: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds of one recording of each room in which people come and go; with --pcap. "
+            "A CSV file beside each capture says how many there are from when on."
+        ),
+    ] = None,
     rooms: Annotated[
         Path | None, typer.Option(help="A TOML file that changes or adds rooms; docs/simulator.md.")
     ] = None,
@@ -34,7 +45,11 @@ def simulate(
     """
     from fedapa.csi.capture import data_kind
     from fedapa.stores.simulated import write_simulated
-    from fedapa.stores.simulated_captures import PATTERN, write_simulated_captures
+    from fedapa.stores.simulated_captures import (
+        PATTERN,
+        write_simulated_captures,
+        write_simulated_visits,
+    )
     from fedapa.stores.simulated_rooms import changed_preset, preset_hash, preset_of
 
     chosen = preset_of(preset)
@@ -42,12 +57,20 @@ def simulate(
         chosen = changed_preset(chosen, read_toml(rooms))
     if out is None and pcap is None:
         raise PlanError("say where to: --out FILE for a store, --pcap FOLDER for captures")
+    if visits is not None and (out is not None or pcap is None):
+        raise PlanError("--visits writes captures only; say --pcap FOLDER, and leave --out out")
     about = f"{data_kind(True)} rooms, preset {chosen.name} ({preset_hash(chosen)})"
     if out is not None:
         with shown_progress() as show:
             write_simulated(chosen, seed=seed, out=out, workers=workers, show=show)
         print_out(f"{out}: {about}, {out.stat().st_size / 1e6:.1f} MB")
-    if pcap is not None:
+    if pcap is not None and visits is not None:
+        with shown_progress() as show:
+            write_simulated_visits(
+                chosen, seconds=visits, seed=seed, folder=pcap, workers=workers, show=show
+            )
+        print_out(f"{pcap}: {about}, {visits:g} s of visits to each; people over time in *.csv")
+    elif pcap is not None:
         with shown_progress() as show:
             write_simulated_captures(chosen, seed=seed, folder=pcap, workers=workers, show=show)
         print_out(f"{pcap}: {about}; import them with --pattern '{PATTERN}'")

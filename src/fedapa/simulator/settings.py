@@ -123,6 +123,8 @@ def _sentence(error: ErrorDetails, kind: type, key: Callable[[Sequence[str]], st
         above = key(path[:-1])
         known = [field.name for field in fields(_kind_at(kind, path[:-1]))]
         return f"{above}{': ' if above else ''}unknown key '{path[-1]}'; {nearest(path[-1], known)}"
+    if error["type"] == "missing":
+        return f"{key(path)} is missing; write it too"
     value = error["input"]
     shown = repr(list(value) if isinstance(value, tuple) else value)
     if len(shown) > _LONGEST:

@@ -57,6 +57,11 @@ class Task:
             return int(self.place.continuous.seconds * self.place.scene.radio.rate)
         return self.place.windows_of(self.count) * self.window
 
+    @property
+    def key(self) -> Key:
+        """The scene's."""
+        return Key(self.seed) / "simulated" / self.place.scene.room.name
+
     def to_json(self) -> str:
         """The task as text, exactly."""
         return json.dumps(asdict(self))
@@ -70,16 +75,15 @@ class Task:
 
     def capture(self) -> Capture:
         """The recording, with some packets more: a few may yet be taken for narrow frames."""
-        scene = self.place.scene
         # One thread: the same sums in the same order whatever the number of workers.
         with threadpool_limits(1, "blas"):
             return record(
-                scene,
+                self.place.scene,
                 people=self.count,
                 day=self.day,
                 packets=self.packets + self.packets // 50 + 8,
                 number=self.number,
-                key=Key(self.seed) / "simulated" / scene.room.name,
+                key=self.key,
             )
 
 

@@ -5,16 +5,21 @@ quantises as the chip does. That they are simulated is told by the sender's addr
 """
 
 import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from fedapa.csi.nexmon_writer import write_nexmon
-from fedapa.errors import DataError
+from fedapa.errors import DataError, PlanError
 from fedapa.files import folder_aside
 from fedapa.processes import Progress, Show, unseen
+from fedapa.simulator.recording import record_visits
+from fedapa.simulator.visits import draw_visits
 from fedapa.stores.simulated import Task, run_tasks, tasks_of
 from fedapa.stores.simulated_rooms import Preset, preset_of
 
-__all__ = ["PATTERN", "write_simulated_captures"]
+__all__ = ["PATTERN", "write_simulated_captures", "write_simulated_visits"]
 
 PATTERN = "{room}/{day}/P={count}-{recording}.pcap"
 
@@ -33,14 +38,54 @@ def write_simulated_captures(
     whole or not at all.
     """
     chosen = preset_of(preset) if isinstance(preset, str) else preset
-    tasks = tasks_of(chosen, seed=seed, workers=workers)
+    _write_all(
+        _write, tasks_of(chosen, seed=seed, workers=workers), folder, workers=workers, show=show
+    )
+
+
+def write_simulated_visits(
+    preset: str | Preset,
+    *,
+    seconds: float,
+    seed: int,
+    folder: Path,
+    workers: int = 1,
+    show: Show = unseen,
+) -> None:
+    """Write one recording of each room, of so many seconds, in which people come and go.
+
+    Room ``bus`` becomes ``bus.pcap``, and ``bus.csv`` says from when on there are how many people:
+    0 to the greatest count of its preset. It is a day that no other recording of the preset has.
+    The folder appears whole or not at all.
+    """
+    if not 10 <= seconds <= 3600:
+        raise PlanError(f"visits of {seconds:g} s; choose 10 to 3600")
+    chosen = preset_of(preset) if isinstance(preset, str) else preset
+    last = {
+        task.place.scene.room.name: task
+        for task in sorted(
+            tasks_of(chosen, seed=seed, workers=workers), key=lambda task: (task.day, task.count)
+        )
+    }
+    work = functools.partial(_write_visits, seconds)
+    _write_all(work, list(last.values()), folder, workers=workers, show=show)
+
+
+def _write_all(
+    work: Callable[[Path, Task], bytes],
+    tasks: Sequence[Task],
+    folder: Path,
+    *,
+    workers: int,
+    show: Show,
+) -> None:
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder}: is a file; choose another folder")
     if folder.exists() and any(folder.iterdir()):
         raise DataError(f"{folder}: is not empty; choose another folder")
     with folder_aside(folder) as partial:
-        work = functools.partial(_write, partial)
-        for done, _ in enumerate(run_tasks(work, tasks, workers), 1):
+        made = run_tasks(functools.partial(work, partial), tasks, workers)
+        for done, _ in enumerate(made, 1):
             show(Progress("simulating captures", done, len(tasks), "recordings"))
 
 
@@ -52,4 +97,17 @@ def _write(folder: Path, task: Task) -> bytes:
         "recording": str(task.number),
     }
     write_nexmon(task.capture(), folder / PATTERN.format(**values))
+    return b""
+
+
+def _write_visits(seconds: float, folder: Path, task: Task) -> bytes:
+    """The visits to a room on the day after that of ``task``, its last with the greatest count."""
+    name = task.place.scene.room.name
+    visits = draw_visits(task.key / "visits", seconds=seconds, largest=task.count)
+    with threadpool_limits(1, "blas"):  # as in ``Task.capture``
+        capture, _ = record_visits(task.place.scene, visits, day=task.day + 1, key=task.key)
+    write_nexmon(capture, folder / f"{name}.pcap")
+    changes = zip(visits.changes, visits.counts(visits.changes), strict=True)
+    rows = ["time,people", *(f"{time:.3f},{people}" for time, people in changes)]
+    (folder / f"{name}.csv").write_text("\n".join(rows) + "\n")
     return b""
