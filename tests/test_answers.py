@@ -41,12 +41,23 @@ def test_the_median_has_the_least_expected_error() -> None:
 
 
 def test_the_temperature_of_a_net_that_is_too_sure() -> None:
-    """Two classes, the net says 10 : 1 in logits ± ln 10 / 2 … and is right in three of four.
-
-    With scores ±s/2 the likelihood is largest where e^(s/T) = 3: T = ln 10 / ln 3.
-    """
+    """The net says 10 : 1 and is right in three of four: 3 : 1 is true, and 10^(1/T) = 3."""
     scores = np.log([[10.0, 1.0]] * 4)
     truth = np.array([0, 0, 0, 1])
+    assert fit_temperature(scores, truth) == pytest.approx(np.log(10) / np.log(3), rel=1e-6)
+
+
+def test_a_temperature_has_its_ends() -> None:
+    """Always right: as sharp as allowed. Right in one of four: nearly a guess."""
+    scores = np.tile([1.0, 0.0], (4, 1))
+    assert fit_temperature(scores, np.zeros(4, np.int64)) == pytest.approx(0.01)
+    assert fit_temperature(scores, np.array([0, 1, 1, 1])) == pytest.approx(20)
+
+
+def test_classes_that_are_never_answered_say_nothing_about_the_temperature() -> None:
+    scores = np.log([[10.0, 1.0, 1.0]] * 5)
+    scores[:, 2] = -1e9
+    truth = np.array([0, 0, 0, 1, 2])
     assert fit_temperature(scores, truth) == pytest.approx(np.log(10) / np.log(3), rel=1e-6)
 
 

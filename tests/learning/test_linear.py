@@ -1,12 +1,10 @@
 """The linear model's arithmetic: ridge regression, leaving out, and how sharp its answers are."""
 
-import math
-
 import numpy as np
 import pytest
 
 from fedapa.learning import linear
-from fedapa.learning.linear import fit_linear, sharpness
+from fedapa.learning.linear import fit_linear
 from fedapa.randomness import Key
 
 
@@ -67,16 +65,3 @@ def test_as_few_windows_as_there_may_be_have_a_fit(number: int) -> None:
     weights, bias = fit_linear(np.ones((number, 3)), np.zeros(number, np.int64), 2)
     np.testing.assert_allclose(weights, 0)
     np.testing.assert_allclose(bias, [1, 0])
-
-
-def test_sharpness_makes_probabilities_true() -> None:
-    """Class 0 leads by 1 in four windows and is right in three: σ(s) = 3/4, so s = ln 3."""
-    scores = np.tile([1.0, 0.0], (4, 1))
-    assert sharpness(scores, np.array([0, 0, 0, 1])) == pytest.approx(math.log(3))
-
-
-def test_sharpness_has_an_end_and_none_where_scores_mislead() -> None:
-    """Always right: as sharp as allowed. Right in one of four: no better than guessing."""
-    scores = np.tile([1.0, 0.0], (4, 1))
-    assert sharpness(scores, np.zeros(4, np.int64)) == 100
-    assert sharpness(scores, np.array([0, 1, 1, 1])) == pytest.approx(0, abs=1e-12)

@@ -15,7 +15,8 @@ import torch
 
 from fedapa.algorithms.algorithm import Group
 from fedapa.algorithms.once import FitOnce, held_classes
-from fedapa.learning.linear import fit_linear, sharpness
+from fedapa.answers import fit_temperature
+from fedapa.learning.linear import fit_linear
 from fedapa.learning.tree import NamedArrays
 from fedapa.models.linear import LinearNet
 from fedapa.models.model import NEVER
@@ -46,7 +47,7 @@ class Linear(FitOnce):
         windows = room.tensors(asked if len(asked) else room.split.train)[0].cpu().numpy()
         labels = room.labels[asked if len(asked) else room.split.train]
         scores = windows @ weights[held].T + bias[held]  # (n, held)
-        factor = sharpness(scores, np.searchsorted(held, labels))
+        factor = 1 / fit_temperature(scores, np.searchsorted(held, labels))
         return _net(room, factor * weights, factor * bias)
 
     def unfitted(self, room: Room) -> LinearNet:

@@ -5,6 +5,7 @@ after. Before, all classes that it holds are as probable. Unlike Local there is 
 from: what is fitted depends on the room and the run's seed, not on the round.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -36,24 +37,24 @@ _LEAST = 1e-12
 
 
 @dataclass(frozen=True)
-class FitOnce(Algorithm):
+class FitOnce(Algorithm, ABC):
     """Subclasses say what is fitted, what answers before, and how it is made of its arrays."""
 
     travels: ClassVar[str] = "nothing"
     needs_features: ClassVar[bool] = True
     fits_once: ClassVar[bool] = True
 
+    @abstractmethod
     def fitted(self, room: Room, key: Key) -> Counter:
         """What the room's train windows give."""
-        raise NotImplementedError(f"{self.title} must say what it fits")
 
+    @abstractmethod
     def unfitted(self, room: Room) -> Counter:
         """What answers before: every class that the room holds alike."""
-        raise NotImplementedError(f"{self.title} must say what answers before the first round")
 
+    @abstractmethod
     def restored(self, arrays: NamedArrays) -> Counter:
         """What had these arrays (``state_dict``)."""
-        raise NotImplementedError(f"{self.title} must say how it is made of its arrays")
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """Nothing."""

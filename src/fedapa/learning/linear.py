@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-__all__ = ["fit_linear", "sharpness"]
+__all__ = ["fit_linear"]
 
 _Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -52,26 +52,3 @@ def fit_linear(
                 best, least = sizes / penalised, error
         weights = ((right.T * best) @ aligned).T  # (C, F)
         return weights, share - weights @ centre
-
-
-def sharpness(scores: npt.NDArray[Any], labels: npt.NDArray[np.int64]) -> float:
-    """What to multiply scores by so that their softmax is as likely as possible: 1/temperature.
-
-    The cross-entropy is convex in it, so its slope is halved in on between 0 and 100.
-
-    Args:
-        scores: [n, C].
-        labels: [n] class indices.
-    """
-    lead = scores - scores[np.arange(len(labels)), labels][:, None]  # (n, C) over the true class
-
-    def slope(factor: float) -> float:
-        power = factor * lead
-        odds = np.exp(power - power.max(axis=1, keepdims=True))
-        return float(((odds * lead).sum(axis=1) / odds.sum(axis=1)).sum())
-
-    low, high = 0.0, _SHARPEST
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
-    return high

@@ -15,6 +15,8 @@ from fedapa.models.model import Counter
 
 __all__ = ["Forest"]
 
+_LEAST = 1e-3
+"""A share below it counts as this: a forest that never saw a case is not certain of it."""
 _ARRAYS = ("roots", "feature", "threshold", "left", "right", "shares")
 
 
@@ -59,3 +61,7 @@ class Forest(Counter):
         seen = windows.cpu().numpy()
         kernels.mean_shares(seen, roots, feature, threshold, left, right, shares, made)
         return torch.from_numpy(made).to(windows.device)
+
+    def scores(self, windows: Tensor) -> Tensor:
+        """The logarithm of the mean over trees, [B, C]; a class that no tree names is far below."""
+        return self.probabilities(windows).clamp_min(_LEAST).log()

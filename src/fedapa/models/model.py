@@ -4,7 +4,8 @@ A model is an encoder (windows → embedding) and a classifier (→ logits).
 """
 
 import copy
-from typing import ClassVar
+from abc import ABC, abstractmethod
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -38,19 +39,23 @@ def unit(vectors: Tensor) -> Tensor:
     return vectors / torch.where(length > SHORTEST, length, torch.inf)
 
 
-class Counter(nn.Module):
+class Counter(nn.Module, ABC):
     """What a room is scored with: a net, or anything else that finds each class so probable."""
 
     unsaved: ClassVar[str] = "only a net can be saved as a model file"
     """Why there is no model file of one that is no ``Model``, and a remedy."""
 
+    @abstractmethod
+    def scores(self, windows: Tensor) -> Tensor:
+        """[B, classes] the logarithm of how probable each class is, but for a number per window."""
+
     def probabilities(self, windows: Tensor) -> Tensor:
-        """How probable each class is, [B, classes]; rows sum to one."""
-        raise NotImplementedError(f"{type(self).__name__} must say how probable each class is")
+        """How probable each class is, [B, classes]; rows sum to one. Not calibrated yet."""
+        return torch.softmax(self.scores(windows), dim=1)
 
     def predict(self, windows: Tensor) -> Tensor:
         """The most probable class [B] of each window."""
-        return torch.argmax(self.probabilities(windows), dim=1)
+        return torch.argmax(self.scores(windows), dim=1)
 
 
 class Model(Counter):
@@ -88,15 +93,10 @@ class Model(Counter):
         """What the classifier should answer: the labels [B], or shares of all classes [B, C]."""
         return labels if self.targets is None else self.targets[labels]
 
-    def probabilities(self, windows: Tensor) -> Tensor:
-        """The softmax of the logits, [B, classes]."""
+    def scores(self, windows: Tensor) -> Tensor:
+        """The logits, [B, classes]."""
         logits, _ = self(windows)
-        return torch.softmax(logits, dim=1)
-
-    def predict(self, windows: Tensor) -> Tensor:
-        """The most likely class [B] of each window, as this net sees it."""
-        logits, _ = self(windows)
-        return torch.argmax(logits, dim=1)
+        return cast(Tensor, logits)
 
 
 def batch_norm_arrays(model: nn.Module) -> frozenset[str]:
