@@ -5,12 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from fedapa.algorithms.algorithm import Round
 from fedapa.algorithms.fedapa import FedAPA
+from fedapa.answers import fit_temperature, median_class, probabilities_of
 from fedapa.errors import PayloadError, RunError
+from fedapa.evaluation.metrics import confusion
 from fedapa.federation.messages import Request, check_reply
 from fedapa.federation.participant import Participant
+from fedapa.learning.prototypes import class_prototypes
 from fedapa.payload import Tree, encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
@@ -224,3 +228,53 @@ def test_a_damaged_download_is_named(make_rooms: MakeRooms, tmp_path: Path) -> N
         participant(make_rooms, tmp_path).exchange(
             round_number(1), Request(download=b"nonsense", train=True)
         )
+
+
+def test_the_median_is_of_probabilities_that_validation_windows_made_true(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    room = participant(make_rooms, tmp_path)
+    reply = room.exchange(round_number(1), TRAIN)
+    model = room.room.build()
+    temperature = fit_temperature(*room.room.scores(model, "validation"))
+    scores, truth = room.room.scores(model)
+    people = np.asarray(room.room.classes)
+    middle = median_class(probabilities_of(scores, temperature), people.tolist())
+    assert reply.scores["mae_median"] == pytest.approx(
+        np.abs(people[middle] - people[truth]).mean()
+    )
+
+
+def test_the_nearest_prototype_answers_where_it_is_wanted(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """Before any exchange the prototypes are the room's own, of the net as it stands."""
+    room = replace(make_rooms()[0], answer="nearest")
+    asked = Participant(FedAPA(), room, tmp_path, tmp_path / "model.safetensors")
+    reply = asked.exchange(round_number(1), TRAIN)
+    model = room.build()
+    embeddings, labels = room.embeddings(model)
+    prototypes, members = class_prototypes(embeddings, labels, len(room.classes))
+    distance = torch.cdist(model.embed(room.tensors(room.split.test)[0]), prototypes)
+    distance[:, members == 0] = torch.inf
+    guess = distance.argmin(dim=1).numpy()
+    np.testing.assert_array_equal(
+        reply.confusion, confusion(room.labels[room.split.test], guess, len(room.classes))
+    )
+
+
+def test_fedapa_answers_by_the_mixture_where_a_room_holds_no_prototype(
+    make_rooms: MakeRooms,
+) -> None:
+    room = make_rooms(((0, 1), (0, 2)))[0]
+    width, classes = room.width, len(room.classes)
+    present = np.array([True, True, False])
+    state: Tree = {
+        "own": np.ones((2, width), np.float32),  # of the classes that it holds
+        "own_present": present,
+        "mixture": np.full((classes, width), 7, np.float32),
+        "known": np.array([True, True, True]),
+    }
+    anchors, known = FedAPA().anchors(room, state, room.build())
+    assert anchors[:, 0].tolist() == [1.0, 1.0, 7.0]
+    assert known.tolist() == [True, True, True]

@@ -13,6 +13,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from fedapa import Plan, Recipe, Room, Windower, class_prototypes, load_model, read_capture, run
+from fedapa.answers import Answer, probabilities_of
 from fedapa.errors import DataError
 from fedapa.models.model import Model, nearest_prototype
 from fedapa.models.onnx_bytes import wanted_weights
@@ -59,6 +60,31 @@ def test_counting_without_torch_equals_torch(
     np.testing.assert_allclose(loaded.embed(windows), embedding.numpy(), rtol=1e-5, atol=1e-5)
     guess, _ = room.predict(model)
     assert loaded.count(windows).tolist() == [room.classes[index] for index in guess]
+
+
+@pytest.mark.parametrize("answer", ["head", "median", "expected"])
+def test_a_model_file_answers_as_its_room_wants(
+    make_rooms: MakeRooms, tmp_path: Path, answer: Answer
+) -> None:
+    """Probabilities are those of the temperature; the answer is made of them."""
+    room, model = room_with_net(make_rooms, "mlp", False)
+    room = replace(room, answer=answer)
+    path = tmp_path / "a.safetensors"
+    embeddings, labels = (part.numpy() for part in room.embeddings(model))
+    prototypes, members = class_prototypes(embeddings, labels, len(room.classes))
+    save_model(path, room, model, prototypes, members, 0.02)
+    loaded = load_model(path)
+    scores, _ = room.scores(model, "train")
+    expected = probabilities_of(scores, 0.02)
+    windows = room.windows[room.split.train]
+    np.testing.assert_allclose(loaded.probabilities(windows), expected, atol=1e-3)
+    people = np.asarray(room.classes)
+    by_hand = {
+        "head": people[expected.argmax(axis=1)],
+        "median": people[(expected.cumsum(axis=1) >= 0.5).argmax(axis=1)],
+        "expected": expected @ people,
+    }
+    np.testing.assert_allclose(loaded.count(windows), by_hand[answer], atol=0.01)
 
 
 def test_a_model_file_knows_its_room(make_rooms: MakeRooms, tmp_path: Path) -> None:
@@ -195,7 +221,7 @@ def changed(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("about", "arrays", "words"),
     [
-        ({"format": 1}, {}, "model format 1, this fedapa reads 2"),
+        ({"format": 1}, {}, "model format 1, this fedapa reads 3"),
         ({"classes": None}, {}, "'classes' is missing"),
         ({"classes": [0, "a", 2]}, {}, "classes is not what a model has"),
         ({"classes": [0, 0, 2]}, {}, "classes is not what a model has"),

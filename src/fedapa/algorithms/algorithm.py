@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from pydantic import ConfigDict
+from torch import Tensor
 
 from fedapa.errors import PlanError, RunError
 from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
 from fedapa.learning.losses import soft_targets
+from fedapa.learning.prototypes import class_prototypes
 from fedapa.learning.tree import NamedArrays, load_weights, weights_of
 from fedapa.models.model import Counter, Model
 from fedapa.payload import Array, Tree
@@ -214,6 +216,15 @@ class Algorithm:
     def alternatives(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Counter]:
         """Further nets by name, scored beside the deployed one: other answers of one training."""
         return {}
+
+    def anchors(self, room: Room, state: RoomState, model: Model) -> tuple[Tensor, Tensor]:
+        """The prototypes [C, D] that ``answer = nearest`` compares with, and which are there [C].
+
+        By default the room's own, of its train windows.
+        """
+        embeddings, labels = room.embeddings(model)
+        prototypes, members = class_prototypes(embeddings, labels, len(room.classes))
+        return prototypes, members > 0
 
     def train(
         self, room: Room, state: RoomState, round: Round

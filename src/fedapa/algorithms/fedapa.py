@@ -228,6 +228,13 @@ class FedAPA(PrototypeExchange):
             upload = {}
         return {**state, **own}, upload, {**report, "lambda": weight}
 
+    def anchors(self, room: Room, state: RoomState, model: Model) -> tuple[Tensor, Tensor]:
+        """Own prototypes where the room holds the class, the mixture elsewhere."""
+        if "own" not in state or "mixture" not in state:
+            return super().anchors(room, state, model)
+        anchors = full_set(state, np.array(cast(Floats, state["mixture"])))
+        return torch.from_numpy(anchors), torch.from_numpy(np.array(cast(Mask, state["known"])))
+
     def _objective(self, room: Room, state: RoomState, weight: float) -> Objective:
         given = self._targets(room, state)
         if given is None or weight == 0:

@@ -1,8 +1,9 @@
-"""Metrics of one room's test windows, all from its confusion matrix, and two blind predictors.
+"""Metrics of one room's test windows, and two blind predictors.
 
 Accuracy; macro F1 over the classes present in the test part; and, where classes are counts, the
-mean absolute error |argmax − y| in people and the share within one person. Categories have no
-distance: those two are then absent.
+mean absolute error |argmax − y| in people, the share within one person, and the mean absolute error
+of the median of the calibrated probabilities, the least that they allow. Categories have no
+distance: those three are then absent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,12 +11,21 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from fedapa.answers import median_class
 from fedapa.windows.labels import Label
 
-__all__ = ["METRICS", "blind_scores", "class_shares", "confusion", "score"]
+__all__ = [
+    "METRICS",
+    "blind_scores",
+    "class_shares",
+    "confusion",
+    "counts_people",
+    "median_error",
+    "score",
+]
 
-METRICS = ("accuracy", "macro_f1", "mae", "within_one")
-"""In the order in which tables show them; the last two only for counts."""
+METRICS = ("accuracy", "macro_f1", "mae", "within_one", "mae_median")
+"""In the order in which tables show them; all but the first two only for counts."""
 
 _Matrix = npt.NDArray[np.float64]
 
@@ -35,6 +45,11 @@ def class_shares(matrices: Iterable[Sequence[Sequence[int]]]) -> _Matrix:
     return np.where(whole > 0, counted / np.maximum(whole, 1), np.nan)
 
 
+def counts_people(classes: Sequence[Label]) -> bool:
+    """Whether classes are counts, not categories."""
+    return all(isinstance(label, int) for label in classes)
+
+
 def score(matrix: npt.NDArray[np.int64] | _Matrix, classes: Sequence[Label]) -> dict[str, float]:
     """The metrics of a confusion matrix [C, C]; it may hold expected, fractional counts."""
     counts = np.asarray(matrix, np.float64)
@@ -44,12 +59,21 @@ def score(matrix: npt.NDArray[np.int64] | _Matrix, classes: Sequence[Label]) -> 
     present = real > 0
     f1 = 2 * hits[present] / (real + guessed)[present]
     metrics = {"accuracy": float(hits.sum() / total), "macro_f1": float(f1.mean())}
-    if all(isinstance(label, int) for label in classes):
+    if counts_people(classes):
         people = np.asarray(classes, np.float64)
         distance = np.abs(people[:, None] - people[None, :])  # (C, C)
         metrics["mae"] = float((counts * distance).sum() / total)
         metrics["within_one"] = float(counts[distance <= 1].sum() / total)
     return metrics
+
+
+def median_error(
+    probabilities: npt.ArrayLike, truth: npt.NDArray[np.int64], classes: Sequence[Label]
+) -> float:
+    """The mean of |median − y| in people, of calibrated probabilities [n, C] for counts."""
+    people = np.asarray(classes, np.float64)
+    answers = median_class(probabilities, [int(label) for label in classes])
+    return float(np.abs(people[answers] - people[truth]).mean())
 
 
 def blind_scores(
@@ -65,7 +89,10 @@ def blind_scores(
     asked = np.bincount(test, minlength=number).astype(np.float64)
     always = np.zeros(number)
     always[int(seen.argmax())] = 1.0
-    return {
-        "constant": score(np.outer(asked, always), classes),
-        "prior": score(np.outer(asked, seen / seen.sum()), classes),
-    }
+    made = {}
+    for name, shares in (("constant", always), ("prior", seen / seen.sum())):
+        made[name] = score(np.outer(asked, shares), classes)
+        if counts_people(classes):
+            same = np.broadcast_to(shares, (len(test), number))
+            made[name]["mae_median"] = median_error(same, test, classes)
+    return made

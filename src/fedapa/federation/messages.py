@@ -141,8 +141,9 @@ def _check_score(word: str, value: float) -> None:
             f"scores.{word} is unknown; expected {', '.join(METRICS)}, of an alternative as "
             "name.metric"
         )
-    if value < 0 or (value > 1 and metric != "mae"):
-        expected = "0 or more" if metric == "mae" else "0 to 1"
+    in_people = metric.startswith("mae")
+    if value < 0 or (value > 1 and not in_people):
+        expected = "0 or more" if in_people else "0 to 1"
         raise PayloadError(f"scores.{word} is {value}; expected {expected}")
 
 

@@ -26,8 +26,15 @@ from fedapa.algorithms.algorithm import (
     Round,
     planned_rounds,
 )
-from fedapa.errors import PayloadError, RunError
-from fedapa.evaluation.metrics import blind_scores, confusion, score
+from fedapa.answers import fit_temperature, probabilities_of
+from fedapa.errors import PayloadError, PlanError, RunError
+from fedapa.evaluation.metrics import (
+    blind_scores,
+    confusion,
+    counts_people,
+    median_error,
+    score,
+)
 from fedapa.federation.messages import (
     Reply,
     Request,
@@ -37,7 +44,7 @@ from fedapa.federation.messages import (
 )
 from fedapa.files import write_bytes
 from fedapa.learning.prototypes import class_prototypes
-from fedapa.models.model import Counter, Model
+from fedapa.models.model import Counter, Model, nearest_prototype
 from fedapa.payload import Array, Tree, Value, decode, digest, encode
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
@@ -82,7 +89,7 @@ class Participant:
             states.save(round.number, {"asked": asked, "state": state, "reply": answer})
             states.keep(file, states.path(round.number))
         if request.keep_model:
-            counter = self.algorithm.deploy(self.room, state, round)
+            counter = self._deployed(state, round)
             if isinstance(counter, Model):
                 self._keep_model(counter)
             else:
@@ -97,10 +104,9 @@ class Participant:
             payload = decode(request.download, f"download of room '{self.room.name}'")
             state = self.algorithm.receive(self.room, state, payload, round)
         began = time.perf_counter()
-        matrix = self._confusion(self.algorithm.deploy(self.room, state, round))
-        scores = self._scores(matrix)
+        matrix, scores = self._judge(self._deployed(state, round))
         for name, counter in self.algorithm.alternatives(self.room, state, round).items():
-            further = self._scores(self._confusion(counter))
+            _, further = self._judge(counter)
             scores |= {f"{name}.{metric}": value for metric, value in further.items()}
         scored = time.perf_counter()
         upload: Payload | None = None
@@ -124,18 +130,40 @@ class Participant:
             ) from error
         return state, reply
 
-    def _scores(self, matrix: npt.NDArray[np.int64]) -> dict[str, float]:
-        """A room without test windows has no score."""
-        return score(matrix, self.room.classes) if matrix.any() else {}
+    def _deployed(self, state: RoomState, round: Round) -> Counter:
+        """What is scored and served, with the answer that the room wants."""
+        counter = self.algorithm.deploy(self.room, state, round)
+        if self.room.answer != "nearest":
+            return counter
+        if not isinstance(counter, Model):
+            raise PlanError(
+                f"{self.algorithm.title} has no embedding, so no prototype is nearest; use another "
+                "answer"
+            )
+        return nearest_prototype(counter, *self.algorithm.anchors(self.room, state, counter))
+
+    def _judge(self, counter: Counter) -> tuple[npt.NDArray[np.int64], dict[str, float]]:
+        """Its confusion matrix [C, C] and its scores; a room without test windows has none."""
+        classes = self.room.classes
+        scores, truth = self.room.scores(counter)
+        matrix = confusion(truth, scores.argmax(axis=1), len(classes))
+        if not len(truth):
+            return matrix, {}
+        metrics = score(matrix, classes)
+        if counts_people(classes):
+            probabilities = probabilities_of(scores, self._temperature(counter))
+            metrics["mae_median"] = median_error(probabilities, truth, classes)
+        return matrix, metrics
+
+    def _temperature(self, counter: Counter) -> float:
+        """What makes its probabilities true, by the room's validation windows."""
+        return fit_temperature(*self.room.scores(counter, "validation"))
 
     def _keep_model(self, model: Model) -> None:
         embeddings, labels = (part.cpu().numpy() for part in self.room.embeddings(model))
         prototypes, members = class_prototypes(embeddings, labels, len(self.room.classes))
-        save_model(self.model_path, self.room, model, prototypes, members)
-
-    def _confusion(self, counter: Counter) -> npt.NDArray[np.int64]:
-        guess, truth = self.room.predict(counter)
-        return confusion(truth, guess, len(self.room.classes))
+        temperature = self._temperature(model)
+        save_model(self.model_path, self.room, model, prototypes, members, temperature)
 
     def _state_before(self, states: "_States", round: Round) -> tuple[RoomState, Path | None, str]:
         """The newest state of an earlier round and its file; a room without any joins.

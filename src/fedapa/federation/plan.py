@@ -24,6 +24,7 @@ from pydantic_core import ErrorDetails
 
 from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm, settings_of
+from fedapa.answers import Answer
 from fedapa.errors import PlanError, nearest
 from fedapa.federation.cohort import Selection
 from fedapa.files import readable
@@ -178,6 +179,10 @@ class Plan(_Section):
     """In how many bits the floats of messages travel, up and down: float32, float16 or int8."""
     classes: Annotated[tuple[Label, ...], Field(max_length=_MOST_CLASSES)] | None = None
     """All counts or categories, each once; by default those found in the rooms."""
+    answer: Answer = "median"
+    """How finished nets count: by the most probable class ("head"), the class of the "nearest"
+    prototype, the "median" of the probabilities or the "expected" number. Accuracy is always of the
+    most probable class; categories have no median and no mean."""
     device: Literal["cpu", "cuda"] = "cpu"
     data: DataPlan = Field(default_factory=DataPlan)
     model: ModelPlan = Field(default_factory=ModelPlan)

@@ -127,6 +127,7 @@ def make_room(plan: Plan, windows: RoomWindows, *, split: Split, agreed: Agreeme
         architecture=agreed.nets[windows.room],
         width=plan.model.width,
         normalise_embedding=plan.model.normalise_embedding,
+        answer=plan.answer,
         initialisation=plan.model.initialisation,
         key=Key(plan.seed),
         device=plan.device,

@@ -7,8 +7,8 @@
                prototypes [C, D], prototypes.windows [C]: how many windows each is the mean of
                graph: the net as bytes of an ONNX model, without its weights
     metadata   the single key ``fedapa`` (with more, equal models would have unequal bytes): JSON
-               with room, architecture, classes, recipe, window shape, and whether it learned from
-               simulated windows
+               with room, architecture, classes, answer, temperature, recipe, window shape, and
+               whether it learned from simulated windows
 
 ``load_model`` runs the graph by onnxruntime and needs no torch.
 """
@@ -17,13 +17,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors import numpy as safetensors_numpy
 
+from fedapa.answers import Answer, expected_count, median_class, probabilities_of
 from fedapa.errors import DataError, FedapaError
 from fedapa.files import write_bytes
 from fedapa.models.onnx_bytes import wanted_weights
@@ -39,7 +40,7 @@ if TYPE_CHECKING:  # counting must not load torch
 
 __all__ = ["CountingModel", "load_model", "read_weights", "save_model"]
 
-_FORMAT = 2
+_FORMAT = 3
 _MEAN, _DEVIATION = "normaliser.mean", "normaliser.deviation"
 _PROTOTYPES, _MEMBERS = "prototypes", "prototypes.windows"
 _GRAPH = "graph"
@@ -51,7 +52,14 @@ _TYPES = ("F32", "I64", "U8")
 _Floats = npt.NDArray[np.float32]
 
 
-def save_model(path: Path, room: "Room", model: "Model", prototypes: Array, members: Array) -> None:
+def save_model(
+    path: Path,
+    room: "Room",
+    model: "Model",
+    prototypes: Array,
+    members: Array,
+    temperature: float = 1.0,
+) -> None:
     """Write a net as one file that needs nothing else to be used.
 
     Args:
@@ -60,6 +68,7 @@ def save_model(path: Path, room: "Room", model: "Model", prototypes: Array, memb
         model: what it deploys.
         prototypes: [C, D] the mean embedding of its train windows by class (eqn_4).
         members: [C] of how many windows; 0 where the room has none.
+        temperature: what its scores are divided by before they are probabilities.
     """
     from fedapa.models.graph import graph_of
 
@@ -79,6 +88,8 @@ def save_model(path: Path, room: "Room", model: "Model", prototypes: Array, memb
         "width": model.width,
         "normalise_embedding": model.normalise_embedding,
         "classes": list(room.classes),
+        "answer": room.answer,
+        "temperature": temperature,
         "recipe": room.recipe.document(),
         "window_shape": list(shape),
         "train_windows": len(room.split.train),
@@ -108,6 +119,10 @@ class CountingModel:
     """How its windows are made: ``Windower(model.recipe)``."""
     window_shape: tuple[int, ...]
     """(packets, subcarriers) or (features,) of one window."""
+    answer: Answer
+    """How it answers: by the most probable class (head, nearest), the median or the mean."""
+    temperature: float
+    """What scores are divided by, so that probabilities are true: fitted on validation windows."""
     synthetic: bool
     """Whether it learned from simulated windows."""
     prototypes: _Floats
@@ -118,15 +133,18 @@ class CountingModel:
 
     def probabilities(self, windows: npt.ArrayLike) -> _Floats:
         """[B, C] how probable each class is; ``windows`` are [B, …] as the recipe makes them."""
-        logits = self._run(windows)[0]
-        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-        share: _Floats = shifted / shifted.sum(axis=1, keepdims=True)
-        return share
+        return probabilities_of(self._run(windows)[0], self.temperature).astype(np.float32)
 
     def count(self, windows: npt.ArrayLike) -> npt.NDArray[Any]:
-        """[B] the most probable class of each window, as a number of people or a category."""
-        best = self.probabilities(windows).argmax(axis=1)
-        answers: npt.NDArray[Any] = np.asarray(self.classes)[best]
+        """[B] the people in each window, or its category, as ``answer`` says."""
+        probabilities, people = self.probabilities(windows), np.asarray(self.classes)
+        if self.answer == "expected" and people.dtype.kind == "i":
+            return expected_count(probabilities, people.tolist())
+        if self.answer == "median" and people.dtype.kind == "i":
+            best = median_class(probabilities, people.tolist())
+        else:
+            best = probabilities.argmax(axis=1)
+        answers: npt.NDArray[Any] = people[best]
         return answers
 
     def embed(self, windows: npt.ArrayLike) -> _Floats:
@@ -163,6 +181,7 @@ def load_model(path: str | Path) -> CountingModel:
         classes = tuple(about["classes"])
         shape = tuple(about["window_shape"])
         room, synthetic = about["room"], about["synthetic"]
+        answer, temperature = about["answer"], about["temperature"]
         mean, deviation = arrays[_MEAN], arrays[_DEVIATION]
         prototypes, members = arrays[_PROTOTYPES], arrays[_MEMBERS]
         graph = arrays[_GRAPH]
@@ -176,6 +195,8 @@ def load_model(path: str | Path) -> CountingModel:
         and all(type(side) is int and side > 0 for side in shape),
         "room": isinstance(room, str),
         "synthetic": isinstance(synthetic, bool),
+        "answer": answer in get_args(Answer),
+        "temperature": isinstance(temperature, float) and 0 < temperature < np.inf,
         _MEAN: _is(mean, np.float32, shape[-1:]),
         _DEVIATION: _is(deviation, np.float32, shape[-1:]) and (deviation > 0).all(),
         _PROTOTYPES: prototypes.ndim == 2 and _is(prototypes, np.float32, (len(classes), -1)),
@@ -204,6 +225,8 @@ def load_model(path: str | Path) -> CountingModel:
         classes=classes,
         recipe=recipe,
         window_shape=shape,
+        answer=answer,
+        temperature=temperature,
         synthetic=synthetic,
         prototypes=prototypes,
         present=members > 0,

@@ -3,13 +3,14 @@
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedapa.answers import Answer
 from fedapa.errors import DataError
 from fedapa.models import kernels
 from fedapa.models.build import build_model
@@ -24,6 +25,8 @@ from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Split, SplitKind, split_windows
 
 __all__ = ["Room", "cut_batches", "normalised"]
+
+Part: TypeAlias = Literal["train", "validation", "test"]
 
 _DEFAULT_KEY = Key(0)
 _LOOK = 16  # windows at a time through a net without gradient; 4 to 32 take the same time
@@ -46,6 +49,8 @@ class Room:
     architecture: str = "large"
     width: int = 256
     normalise_embedding: bool = False
+    answer: Answer = "head"
+    """How what it deploys answers, see ``fedapa.answers``."""
     initialisation: Literal["common", "own"] = "common"
     """Rooms with equal nets start from equal weights: cosines between rooms mean little if not."""
     key: Key = _DEFAULT_KEY
@@ -175,9 +180,7 @@ class Room:
         for chosen in cut_batches(order[: max(1, round(share * len(order)))], size):
             yield self.tensors(chosen)
 
-    def inspect(
-        self, part: Literal["train", "validation", "test"]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def inspect(self, part: Part) -> Iterator[tuple[Tensor, Tensor]]:
         """The windows of a part in their own order, in batches for a pass without gradient."""
         index = getattr(self.split, part)
         for first in range(0, len(index), _LOOK):
@@ -191,14 +194,21 @@ class Room:
         return torch.cat([r for r, _ in pairs]), torch.cat([y for _, y in pairs])
 
     @torch.no_grad()
-    def predict(
-        self, counter: Counter, part: Literal["train", "validation", "test"] = "test"
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Predicted and true class indices of a part, a net in eval mode."""
+    def scores(
+        self, counter: Counter, part: Part = "test"
+    ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.int64]]:
+        """Scores [n, C] and true class indices [n] of a part, a net in eval mode."""
         counter.eval()
-        guesses = [counter.predict(windows).cpu().numpy() for windows, _ in self.inspect(part)]
-        truth = self.labels[getattr(self.split, part)]
-        return (np.concatenate(guesses) if guesses else truth[:0]), truth
+        scores = [counter.scores(windows).cpu().numpy() for windows, _ in self.inspect(part)]
+        nothing = np.empty((0, len(self.classes)), np.float32)
+        return np.concatenate([nothing, *scores]), self.labels[getattr(self.split, part)]
+
+    def predict(
+        self, counter: Counter, part: Part = "test"
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Predicted and true class indices of a part."""
+        scores, truth = self.scores(counter, part)
+        return scores.argmax(axis=1), truth
 
     def tensors(self, index: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Some windows, normalised, and their labels, on the room's device."""

@@ -44,6 +44,7 @@ HEADINGS = {
     "macro_f1": "Macro F1 (%)",
     "mae": "MAE (people)",
     "within_one": "Within ±1 (%)",
+    "mae_median": "MAE of the median",
 }
 """Metrics as tables call them, in their order."""
 _SHORT = {"accuracy": "Acc. (%)", "macro_f1": "F1 (%)", "mae": "MAE"}
@@ -54,8 +55,12 @@ _SHORT = {"accuracy": "Acc. (%)", "macro_f1": "F1 (%)", "mae": "MAE"}
 
 
 def metrics_of(setting: Setting, wanted: Iterable[str] = HEADINGS) -> list[str]:
-    """Those of some metrics that exist for a setting's classes."""
-    return [name for name in wanted if setting.counts_people or name in ("accuracy", "macro_f1")]
+    """Those of some metrics that a setting's results have."""
+    return [
+        name
+        for name in wanted
+        if any(row.metrics(setting.rounds, name) is not None for row in setting.rows)
+    ]
 
 
 def _breaks(rows: Sequence[Row]) -> list[int]:
@@ -75,7 +80,7 @@ def value_text(value: float | str | None) -> str:
 
 def _number(value: float, metric: str, sign: str = "") -> str:
     """A figure as tables print it, in people or in percent; ``sign`` "+" is for differences."""
-    text = f"{value:{sign}.2f}" if metric == "mae" else f"{100 * value:{sign}.1f}"
+    text = f"{value:{sign}.2f}" if metric.startswith("mae") else f"{100 * value:{sign}.1f}"
     return text.replace("-", "−")
 
 
@@ -92,6 +97,8 @@ def _cell(values: Sequence[float] | None, metric: str) -> str:
 
 def _over_rooms(row: Row, horizon: int, metric: str) -> str:
     """The standard deviation over rooms of a row with one seed."""
+    if row.metrics(horizon, metric) is None:
+        return _NONE
     return f"± {_number(row.outcomes[0].at[str(horizon)]['std'][metric], metric)}"
 
 
