@@ -52,7 +52,7 @@ def test_the_table_has_algorithms_and_blind_predictors(runs: list[Run]) -> None:
     mean, deviation = whole["mean"]["accuracy"], whole["std"]["accuracy"]
     assert table.rows[1][1:3] == [f"{100 * mean:.1f}", f"± {100 * deviation:.1f}"]
     assert table.headings[1:3] == ["Accuracy (%)", "±"]
-    assert "over rooms, one seed" in table.note
+    assert "over rooms; one seed" in table.note
     by_room = rooms(setting, ["local", "fedapa"])
     assert [row[:2] for row in by_room.rows] == [["cafe", "middle"], ["hall", "middle"]]
     for each in (table, by_room):

@@ -27,11 +27,11 @@ def load_runs(folders: Sequence[Path]) -> list[Run]:
         if not (folder / "plan.toml").is_file():
             inside = [str(path.parent) for path in sorted(folder.glob("**/summary.json"))]
             remedy = (
-                f"name those in it, e.g. {' '.join(inside[:2])}"
+                f" of its own; name those in it, e.g. {' '.join(inside[:2])}"
                 if inside
-                else "name a folder that 'fedapa run' wrote (its --out)"
+                else "; name a folder that 'fedapa run' wrote (its --out)"
             )
-            raise RunError(f"{folder}: holds no finished run; {remedy}")
+            raise RunError(f"{folder}: holds no finished run{remedy}")
     return [Run.load(folder) for folder in folders]
 
 
