@@ -1,5 +1,7 @@
 """Splits: disjoint, seeded, honest about what they hold out."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedapa.errors import DataError
 from fedapa.randomness import Key
-from fedapa.windows.split import Split, SplitKind, split_windows
+from fedapa.windows.split import Split, SplitKind, refused_splits, split_windows
 
 KINDS: list[SplitKind] = ["random", "blocked", "recording"]
 
@@ -121,3 +123,237 @@ def test_a_split_that_leaves_nothing_to_test_offers_a_remedy(
 ) -> None:
     with pytest.raises(DataError, match=f"room 'cafe': split = '{kind}' .*{remedy}"):
         split(layout, kind)
+
+
+# ---- days ----------------------------------------------------------------------------------------
+
+Layout = dict[tuple[int, str, str], int]
+"""{(label, day, take): windows}."""
+
+
+def laid_out(layout: Layout, *, stride: int = 10) -> dict[str, Any]:
+    """What is known of windows of 10 rows, ``stride`` rows from one to the next."""
+    cells = [cell for cell, number in layout.items() for _ in range(number)]
+    return {
+        "labels": [label for label, _, _ in cells],
+        "recordings": [f"{label} {day} {take}" for label, day, take in cells],
+        "days": [day for _, day, _ in cells],
+        "starts": np.concatenate([stride * np.arange(number) for number in layout.values()]),
+        "spans": 10,
+    }
+
+
+def campaign(days: str = "abcde", takes: str = "1", windows: int = 4) -> Layout:
+    """Counts 0, 1 and 2 on every day."""
+    return {(n, day, take): windows for n in range(3) for day in days for take in takes}
+
+
+def days_of(known: dict[str, Any], part: np.ndarray) -> set[str]:
+    return {known["days"][window] for window in part}
+
+
+def counts_of(known: dict[str, Any], part: np.ndarray) -> list[int]:
+    return [known["labels"][window] for window in part]
+
+
+@given(st.integers(0, 300))
+def test_a_day_split_holds_out_whole_days(seed: int) -> None:
+    """5 days of 12 windows: a fifth is one day; of the other four, a tenth is one day again."""
+    known = laid_out(campaign())
+    parts = split_windows("cafe", **known, kind="day", key=Key(seed))
+    train, checked, tested = (
+        days_of(known, part) for part in (parts.train, parts.validation, parts.test)
+    )
+    assert (len(train), len(checked), len(tested)) == (3, 1, 1)
+    assert train | checked | tested == set("abcde")
+    assert sorted(map(len, (parts.train, parts.validation, parts.test))) == [12, 12, 36]
+
+
+@given(st.integers(0, 300))
+def test_the_only_day_of_a_class_is_never_held_out(seed: int) -> None:
+    """Count 7 was there on day c alone: day c trains, whole, in any draw."""
+    known = laid_out({**campaign("abc"), (7, "c", "1"): 4})
+    parts = split_windows("cafe", **known, kind="day", key=Key(seed))
+    assert "c" in days_of(known, parts.train)
+    assert "c" not in days_of(known, parts.test) | days_of(known, parts.validation)
+
+
+def test_a_day_split_without_days_names_the_room_and_the_remedy() -> None:
+    known = laid_out({**campaign("ab"), (0, "", "1"): 2})
+    with pytest.raises(
+        DataError,
+        match=r"room 'cafe': split = 'day', but recording '0  1' has no day; import with \{day\} "
+        r"in the pattern, or use split = 'recording'$",
+    ):
+        split_windows("cafe", **known, kind="day", key=Key(0))
+    with pytest.raises(DataError, match="has no day"):
+        split_windows("cafe", **{**known, "days": None}, kind="day", key=Key(0))
+
+
+def test_days_that_are_each_the_only_one_of_a_class_leave_nothing_to_test() -> None:
+    known = laid_out({(0, "a", "1"): 4, (1, "b", "1"): 4})
+    with pytest.raises(DataError, match=r"every day is the only one of some class.*'recording'"):
+        split_windows("cafe", **known, kind="day", key=Key(0))
+
+
+# ---- which splits a room allows ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layout", "reasons"),
+    [
+        (campaign("abc"), {}),
+        (campaign("ab"), {"day": "was recorded on 2 of at least 3 days"}),
+        (
+            {**campaign("abc"), (7, "a", "1"): 4, (7, "a", "2"): 4},
+            {"day": "has class 7 on a single day"},
+        ),
+        (
+            {**campaign("abc"), (7, "", "1"): 2, (7, "b", "1"): 2},
+            {
+                "day": "has recordings without a day",
+                "blocked": "has no recording of 3 windows of class 7",
+            },
+        ),
+        (
+            {**campaign("abc"), (7, "a", "1"): 1},
+            {
+                "day": "has class 7 on a single day",
+                "recording": "has a single recording of class 7",
+                "blocked": "has no recording of 3 windows of class 7",
+            },
+        ),
+    ],
+)
+def test_a_room_says_which_splits_it_does_not_allow(
+    layout: Layout, reasons: dict[str, str]
+) -> None:
+    assert refused_splits(**laid_out(layout)) == reasons
+
+
+def test_overlap_forbids_random_and_makes_recordings_shorter() -> None:
+    """4 windows of 10 rows at a stride of 5 span 25 rows; of 3, the last begins where the first
+    ends, so that nothing could be left beyond a gap."""
+    assert refused_splits(**laid_out(campaign("abc"), stride=5)) == {
+        "random": "has windows that overlap"
+    }
+    short = refused_splits(**laid_out(campaign("abc", windows=3), stride=5))
+    assert short["blocked"] == "has no recording of 3 windows of class 0"
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 6), st.sampled_from([5, 10]))
+def test_what_a_room_allows_can_be_split(days: int, takes: int, windows: int, stride: int) -> None:
+    known = laid_out(campaign("abcd"[:days], "123"[:takes], windows), stride=stride)
+    refused = refused_splits(**known)
+    for kind in {*KINDS, "day"} - set(refused):
+        if (kind, windows * takes * days) != ("random", 1):
+            assert len(split_windows("cafe", **known, kind=kind, key=Key(0)).test)
+
+
+# ---- validation of every class -------------------------------------------------------------------
+
+
+@given(st.integers(0, 300))
+def test_every_class_of_four_recordings_validates(seed: int) -> None:
+    """Per count 4 takes of 4 windows: 16 · 0.2 = 3 windows are one take to test; of the 12 left a
+    tenth is 1 window, so one take validates and two train. Count 7 has 3 takes: one is tested, none
+    validates, two train."""
+    layout = {**campaign("ab", "12"), **{(7, "a", take): 4 for take in "123"}}
+    known = laid_out(layout)
+    parts = split_windows("cafe", **known, kind="recording", key=Key(seed), validation_of="class")
+    assert counts_of(known, parts.validation) == [0] * 4 + [1] * 4 + [2] * 4
+    assert counts_of(known, parts.train) == [0] * 8 + [1] * 8 + [2] * 8 + [7] * 8
+    assert counts_of(known, parts.test) == [0] * 4 + [1] * 4 + [2] * 4 + [7] * 4
+
+
+def test_the_last_recording_of_a_class_trains() -> None:
+    """Four takes of which 0.7 are tested: 11 windows, so three takes; the fourth must train."""
+    known = laid_out(campaign("ab", "12"))
+    parts = split_windows(
+        "cafe", **known, kind="recording", key=Key(0), test=0.7, validation_of="class"
+    )
+    assert counts_of(known, parts.train) == [0] * 4 + [1] * 4 + [2] * 4
+    assert not len(parts.validation)
+
+
+def test_every_class_of_four_windows_validates_in_a_random_split() -> None:
+    """Of 20 windows 4 are tested and a tenth of 16, two, validate; of 3 windows none does."""
+    known = laid_out({**campaign(), (7, "a", "1"): 3})
+    parts = split_windows("cafe", **known, kind="random", key=Key(0), validation_of="class")
+    assert counts_of(known, parts.validation) == [0] * 2 + [1] * 2 + [2] * 2
+
+
+@given(st.integers(0, 100))
+def test_every_class_with_room_for_a_block_validates(seed: int) -> None:
+    """20 windows in one take: a block of 4 is tested, with a gap of one or two; a tenth of the 14
+    or 15 that are left is a block of one or two."""
+    known = laid_out(campaign("a", windows=20))
+    parts = split_windows("cafe", **known, kind="blocked", key=Key(seed), validation_of="class")
+    assert all(number in (1, 2) for number in np.bincount(counts_of(known, parts.validation)))
+
+
+@given(st.integers(0, 300))
+def test_validation_days_cover_every_class_of_four_days(seed: int) -> None:
+    """Count 0 is there on a to e, count 1 on f to j. One day is a tenth of what is left, but only
+    one of the counts: a day of the other is held out too. Days stay whole."""
+    layout = {(0, day, "1"): 4 for day in "abcde"} | {(1, day, "1"): 4 for day in "fghij"}
+    known = laid_out(layout)
+    of_room, of_class = (
+        split_windows("cafe", **known, kind="day", key=Key(seed), validation_of=of)
+        for of in ("room", "class")
+    )
+    assert of_class.test.tolist() == of_room.test.tolist()
+    assert len(of_room.validation) == 4
+    assert set(counts_of(known, of_class.validation)) == {0, 1}
+    assert not days_of(known, of_class.train) & days_of(known, of_class.validation)
+    assert set(counts_of(known, of_class.train)) == {0, 1}
+
+
+# ---- overlapping windows, continuous recordings --------------------------------------------------
+
+
+@given(st.sampled_from(["day", "recording", "blocked"]), st.integers(0, 200), st.integers(2, 10))
+def test_held_out_windows_do_not_overlap_each_other(
+    kind: SplitKind, seed: int, stride: int
+) -> None:
+    known = laid_out(campaign(takes="12", windows=30), stride=stride)
+    parts = split_windows("cafe", **known, kind=kind, key=Key(seed))
+    takes, starts = np.asarray(known["recordings"]), known["starts"]
+    for part in (parts.test, parts.validation):
+        for take in set(takes[part]):
+            assert (np.diff(starts[part[takes[part] == take]]) >= 10).all()
+
+
+def test_overlapping_windows_all_train_and_every_second_is_tested() -> None:
+    """9 windows of 10 rows at a stride of 5 begin at 0, 5 … 40: 0, 10, 20, 30 and 40 are tested."""
+    known = laid_out(campaign("ab", windows=9), stride=5)
+    parts = split_windows("cafe", **known, kind="recording", key=Key(0), validation=0.0)
+    assert known["starts"][parts.test].tolist() == [0, 10, 20, 30, 40] * 3
+    assert known["starts"][parts.train].tolist() == list(range(0, 45, 5)) * 3
+
+
+def test_overlapping_windows_cannot_be_split_at_random() -> None:
+    known = laid_out(campaign(), stride=9)
+    with pytest.raises(DataError, match=r"room 'cafe': split = 'random', .* share packets; use"):
+        split_windows("cafe", **known, kind="random", key=Key(0))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "day"])
+def test_continuous_recordings_neither_train_nor_test(kind: SplitKind) -> None:
+    """They change nothing for the others."""
+    plain = laid_out(campaign())
+    more = laid_out({**campaign(), (9, "", "long"): 20})
+    continuous = [label == 9 for label in more["labels"]]
+    before = split_windows("cafe", **plain, kind=kind, key=Key(0))
+    after = split_windows("cafe", **more, continuous=continuous, kind=kind, key=Key(0))
+    for part in ("train", "validation", "test"):
+        assert getattr(after, part).tolist() == getattr(before, part).tolist()
+    assert after.continuous.tolist() == list(range(60, 80))
+    assert before.continuous.tolist() == []
+    assert refused_splits(**more, continuous=continuous) == {}
+
+
+def test_a_room_of_continuous_recordings_only_has_nothing_to_learn_from() -> None:
+    known = laid_out(campaign("a"))
+    with pytest.raises(DataError, match="room 'cafe' has continuous recordings only"):
+        split_windows("cafe", **known, continuous=[True] * 12, kind="random", key=Key(0))

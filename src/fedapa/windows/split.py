@@ -1,18 +1,26 @@
-"""Which windows train, validate and test, in three ways; every result names the one it used.
+"""Which windows train, validate and test, in four ways; every result names the one it used.
 
 ``random``     window by window; paper-like, and it leaks: neighbours in one recording are alike,
                so a test window has near twins in train.
 ``blocked``    blocks of time are held out of recordings, with a gap on both sides that nobody uses.
 ``recording``  whole recordings are held out: nothing of a test recording was ever seen.
+``day``        whole days are held out: furniture and gain of a test day were never seen.
 
 The test part is a share of every class. A class too small to be split goes to train whole: it must
 be learnable before it can be tested. Validation is a share of what is left, held out the same way
 but over the room as a whole (a recording or a block of *every* class would cost small rooms half of
-their training windows), and it is taken away for every algorithm alike.
+their training windows), and it is taken away for every algorithm alike. Who tunes on it may ask for
+a share of every class that can afford it (``validation_of = "class"``).
+
+Days are held out of the room as a whole, for test and for validation: a day with some classes in
+train and others in test would be known. No day is held out that is the last of a class.
+
+Where windows overlap, train has all of them; test and validation have windows that do not overlap
+each other. Continuous recordings are for counting over time: in no part but ``continuous``.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -22,32 +30,138 @@ from fedapa.errors import DataError
 from fedapa.randomness import Key
 from fedapa.windows.labels import Label
 
-__all__ = ["Split", "SplitKind", "split_windows"]
+__all__ = [
+    "STRICTEST_FIRST",
+    "Split",
+    "SplitChoice",
+    "SplitKind",
+    "ValidationOf",
+    "refused_splits",
+    "split_windows",
+]
 
-SplitKind: TypeAlias = Literal["random", "blocked", "recording"]
+SplitKind: TypeAlias = Literal["random", "blocked", "recording", "day"]
+SplitChoice: TypeAlias = SplitKind | Literal["auto"]
+"""auto: the strictest kind that all rooms of a run allow."""
+ValidationOf: TypeAlias = Literal["room", "class"]
 _Index: TypeAlias = npt.NDArray[np.int64]
+
+STRICTEST_FIRST: tuple[SplitKind, ...] = ("day", "recording", "blocked", "random")
 
 _VALIDATION_BLOCK = 1 / 3
 """Of a recording: few large blocks lose fewer windows to gaps than many small ones."""
+_UNITS_TO_VALIDATE = 4
+"""A class gives to validation, where every class does, if it has so many units: one is tested, one
+validates, and two are left to learn from."""
+_BLOCKED_WINDOWS = 3
+"""A recording that a block is held out of: the block, its gap, and something to learn from."""
+_DAYS = 3
+"""For test, for validation and to learn from."""
+
+
+def _no_windows() -> _Index:
+    return np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Indices of windows, each sorted; the gaps of a blocked split are in none of them."""
+    """Indices of windows, each sorted; some may be in none of them.
+
+    Those are the gaps of a blocked split, and what overlaps a test or validation window.
+    """
 
     train: _Index
     validation: _Index
     test: _Index
     kind: str = "given"
-    """How they were split: random, blocked, recording, or given by somebody."""
+    """How they were split: random, blocked, recording, day, or given by somebody."""
+    continuous: _Index = field(default_factory=_no_windows)
+    """Windows of continuous recordings, which neither train nor validate nor test."""
+    why: str = ""
+    """Why they were split this way, in words; nothing where nobody said."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Windows in each part that learning needs: train, validation, test."""
+        return {part: len(getattr(self, part)) for part in ("train", "validation", "test")}
 
 
 @dataclass(frozen=True, eq=False)
 class _Windows:
-    labels: npt.NDArray[np.str_]
+    """What is known of the windows of one room, each array [windows]."""
+
+    names: npt.NDArray[np.str_]
+    """[classes] labels as text, sorted."""
+    classes: _Index
+    """For each window its place in ``names``."""
     recordings: npt.NDArray[np.str_]
+    days: npt.NDArray[np.str_]
     starts: _Index
     spans: int
+    continuous: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls,
+        labels: Sequence[Label],
+        recordings: Sequence[str],
+        starts: _Index,
+        *,
+        spans: int,
+        days: Sequence[str] | None,
+        continuous: Sequence[bool] | None,
+    ) -> "_Windows":
+        names, classes = np.unique([str(label) for label in labels], return_inverse=True)
+        return cls(
+            names=names,
+            classes=classes,
+            recordings=np.asarray(recordings),
+            days=np.asarray(days if days is not None else [""] * len(labels)),
+            starts=starts,
+            spans=spans,
+            continuous=np.asarray(continuous if continuous is not None else [False] * len(labels)),
+        )
+
+    @property
+    def learned(self) -> _Index:
+        """The windows that are split."""
+        return np.flatnonzero(~self.continuous)
+
+    def units(self, index: _Index, kind: SplitKind) -> npt.NDArray[np.str_] | _Index:
+        """What is held out whole, for each window: a day, a recording, or the window itself."""
+        if kind == "day":
+            return self.days[index]
+        return self.recordings[index] if kind == "recording" else index
+
+    def unit_numbers(self, kind: SplitKind) -> dict[str, int]:
+        """How many units each class has."""
+        return {
+            name: len(np.unique(self.units(mine, kind)))
+            for name, mine in self.by_class(self.learned)
+        }
+
+    def by_class(self, index: _Index) -> Iterator[tuple[str, _Index]]:
+        """Those of ``index``, class by class."""
+        for place, name in enumerate(self.names):
+            mine = index[self.classes[index] == place]
+            if len(mine):
+                yield str(name), mine
+
+    def without_overlaps(self, index: _Index) -> _Index:
+        """Of each recording the first window, then every next that overlaps none before it."""
+        ends: dict[str, int] = {}
+        kept = []
+        for window in index[np.argsort(self.starts[index], kind="stable")].tolist():
+            recording, start = str(self.recordings[window]), int(self.starts[window])
+            if start >= ends.get(recording, start):
+                ends[recording] = start + self.spans
+                kept.append(window)
+        return np.sort(np.asarray(kept, np.int64))
+
+    @property
+    def overlap(self) -> bool:
+        """Whether some share packets."""
+        return len(self.without_overlaps(self.learned)) < len(self.learned)
 
 
 def split_windows(
@@ -59,8 +173,11 @@ def split_windows(
     spans: int,
     kind: SplitKind,
     key: Key,
+    days: Sequence[str] | None = None,
+    continuous: Sequence[bool] | None = None,
     test: float = 0.2,
     validation: float = 0.1,
+    validation_of: ValidationOf = "room",
 ) -> Split:
     """Split the windows of one room; raises DataError where nothing could be tested.
 
@@ -72,18 +189,17 @@ def split_windows(
         spans: rows that a window covers.
         kind: the way to split.
         key: the stream that decides which windows are held out.
-        test: share of each class to test on.
+        days: for each window the day of its recording, empty where it is not known.
+        continuous: for each window whether its recording is a continuous one; by default none is.
+        test: share of each class to test on; of the room's windows where days are held out.
         validation: share of the rest to validate on.
+        validation_of: the rest of the room as a whole, or of every class with four units or more
+            (recordings or days; windows where the split is random or blocked).
     """
-    words = np.asarray([str(label) for label in labels])
-    windows = _Windows(words, np.asarray(recordings), starts, spans)
-    rest, held_out = [], []
-    for label in np.unique(words):
-        mine = np.flatnonzero(words == label)
-        kept, held = _hold_out(windows, mine, kind, test, block=test, key=key / "test" / str(label))
-        rest.append(kept)
-        held_out.append(held)
-    if not sum(map(len, held_out)):
+    windows = _Windows.of(labels, recordings, starts, spans=spans, days=days, continuous=continuous)
+    _refuse_impossible(room, windows, kind)
+    rest, tested = _hold_out_test(windows, kind, test, key / "test")
+    if not len(tested):
         raise DataError(
             f"room '{room}': split = '{kind}' leaves nothing to test: "
             + {
@@ -91,35 +207,174 @@ def split_windows(
                 "blocked": "every recording is shorter than three windows; use a shorter window "
                 "(--set data.window=…) or split = 'recording'",
                 "recording": "no class has two recordings; use split = 'blocked'",
+                "day": "every day is the only one of some class; record every class on two days, "
+                "or use split = 'recording'",
             }[kind]
         )
-    remaining = np.sort(np.concatenate(rest))
-    train, checked = _hold_out(
-        windows, remaining, kind, validation, block=_VALIDATION_BLOCK, key=key / "validation"
+    train, checked = _hold_out_validation(
+        windows, rest, kind, validation, of=validation_of, key=key / "validation"
     )
-    tested = np.sort(np.concatenate(held_out))
-    return Split(train=train, validation=checked, test=tested, kind=kind)
+    return Split(
+        train=train,
+        validation=windows.without_overlaps(checked),
+        test=windows.without_overlaps(tested),
+        kind=kind,
+        continuous=np.flatnonzero(windows.continuous),
+    )
+
+
+def refused_splits(
+    labels: Sequence[Label],
+    recordings: Sequence[str],
+    starts: _Index,
+    *,
+    spans: int,
+    days: Sequence[str] | None = None,
+    continuous: Sequence[bool] | None = None,
+) -> dict[SplitKind, str]:
+    """The kinds that a room does not allow, each with the reason: "has no …".
+
+    Stricter than ``split_windows``, which leaves a small class to train: who lets the data choose
+    (``auto``) wants every class tested, or at least to be known from another day.
+    """
+    windows = _Windows.of(labels, recordings, starts, spans=spans, days=days, continuous=continuous)
+    reasons: dict[SplitKind, str] = {
+        "day": _day_fault(windows),
+        "recording": _few(windows, "recording", "has a single recording of class {}"),
+        "blocked": _block_fault(windows),
+        "random": "has windows that overlap" if windows.overlap else "",
+    }
+    return {kind: reason for kind, reason in reasons.items() if reason}
+
+
+def _day_fault(windows: _Windows) -> str:
+    days = np.unique(windows.days[windows.learned])
+    if "" in days:
+        return "has recordings without a day"
+    if len(days) < _DAYS:
+        return f"was recorded on {len(days)} of at least {_DAYS} days"
+    return _few(windows, "day", "has class {} on a single day")
+
+
+def _few(windows: _Windows, kind: SplitKind, reason: str) -> str:
+    """The reason, with the first class that has a single unit; nothing if all have two."""
+    few = [name for name, number in windows.unit_numbers(kind).items() if number < 2]
+    return reason.format(few[0]) if few else ""
+
+
+def _block_fault(windows: _Windows) -> str:
+    for name, mine in windows.by_class(windows.learned):
+        if not any(_holds_block(windows, cut) for cut in _by_recording(windows, mine)):
+            return f"has no recording of {_BLOCKED_WINDOWS} windows of class {name}"
+    return ""
+
+
+def _by_recording(windows: _Windows, index: _Index) -> Iterator[_Index]:
+    for recording in np.unique(windows.recordings[index]):
+        yield index[windows.recordings[index] == recording]
+
+
+def _holds_block(windows: _Windows, index: _Index) -> bool:
+    """Whether a window can be held out of a recording with a gap behind it, and one be left."""
+    starts = windows.starts[index]
+    return len(index) >= _BLOCKED_WINDOWS and starts.max() - starts.min() > windows.spans
+
+
+def _refuse_impossible(room: str, windows: _Windows, kind: SplitKind) -> None:
+    learned = windows.learned
+    if not len(learned):
+        raise DataError(
+            f"room '{room}' has continuous recordings only: there is nothing to learn from; record "
+            "some of each count, or leave the room out"
+        )
+    without = learned[windows.days[learned] == ""]
+    if kind == "day" and len(without):
+        raise DataError(
+            f"room '{room}': split = 'day', but recording '{windows.recordings[without[0]]}' has "
+            "no day; import with {day} in the pattern, or use split = 'recording'"
+        )
+    if kind == "random" and windows.overlap:
+        raise DataError(
+            f"room '{room}': split = 'random', but its windows overlap, so train and test would "
+            "share packets; use split = 'recording', or a stride as long as the window"
+        )
+
+
+def _hold_out_test(
+    windows: _Windows, kind: SplitKind, share: float, key: Key
+) -> tuple[_Index, _Index]:
+    """What is left, and the test part with all windows that overlap in it."""
+    learned = windows.learned
+    if kind == "day":
+        return _hold_out(windows, learned, kind, share, block=share, key=key)
+    return _joined(
+        _hold_out(windows, mine, kind, share, block=share, key=key / name)
+        for name, mine in windows.by_class(learned)
+    )
+
+
+def _hold_out_validation(
+    windows: _Windows, index: _Index, kind: SplitKind, share: float, *, of: ValidationOf, key: Key
+) -> tuple[_Index, _Index]:
+    """Divide ``index`` into train and validation, the latter with all that overlap in it."""
+    if of == "room":
+        return _hold_out(windows, index, kind, share, block=_VALIDATION_BLOCK, key=key)
+    numbers = windows.unit_numbers(kind)
+    large = {name for name, number in numbers.items() if number >= _UNITS_TO_VALIDATE}
+    if kind == "day":
+        return _hold_out(
+            windows, index, kind, share, block=_VALIDATION_BLOCK, key=key, covering=large
+        )
+    return _joined(
+        _hold_out(
+            windows,
+            mine,
+            kind,
+            share if name in large else 0.0,
+            block=_VALIDATION_BLOCK,
+            key=key / name,
+        )
+        for name, mine in windows.by_class(index)
+    )
+
+
+def _joined(divided: Iterator[tuple[_Index, _Index]]) -> tuple[_Index, _Index]:
+    kept, held = zip(*divided, strict=True)
+    return np.sort(np.concatenate(kept)), np.sort(np.concatenate(held))
 
 
 def _hold_out(
-    windows: _Windows, index: _Index, kind: SplitKind, share: float, *, block: float, key: Key
+    windows: _Windows,
+    index: _Index,
+    kind: SplitKind,
+    share: float,
+    *,
+    block: float,
+    key: Key,
+    covering: Collection[str] = (),
 ) -> tuple[_Index, _Index]:
-    """Divide ``index`` into what is kept and about ``share`` of it that is held out."""
+    """Divide ``index`` into what is kept and about ``share`` of it that is held out.
+
+    More is held out where it takes more to hold some of every class in ``covering``.
+    """
     if share == 0 or len(index) < 2:
         return index, index[:0]
     budget = max(1, round(len(index) * share))
     if kind == "blocked":
         return _hold_out_blocks(windows, index, budget, block, key)
-    # The unit that is held out: a window of its own, or a recording.
-    units = windows.recordings[index] if kind == "recording" else index
+    units, classes = windows.units(index, kind), windows.classes[index]
     held = np.zeros(len(index), bool)
+    left = np.bincount(classes, minlength=len(windows.names))  # [classes] windows that are kept
+    missing = np.isin(windows.names, list(covering))
     for unit in key.numpy().permutation(np.unique(units)):
         chosen = units == unit
-        label = windows.labels[index[chosen][0]]
-        others = (windows.labels[index] == label) & ~held & ~chosen
-        if others.any():  # never the last unit of a class
+        taken = np.bincount(classes[chosen], minlength=len(left))
+        wanted = held.sum() < budget or taken[missing].any()
+        if wanted and not ((taken > 0) & (taken == left)).any():  # never the last unit of a class
             held |= chosen
-        if held.sum() >= budget:
+            left -= taken
+            missing &= taken == 0
+        if held.sum() >= budget and not missing.any():
             break
     return index[~held], index[held]
 
@@ -132,7 +387,7 @@ def _hold_out_blocks(
     for recording in stream.permutation(np.unique(windows.recordings[index])):
         mine = np.flatnonzero(windows.recordings[index] == recording)
         mine = mine[np.argsort(windows.starts[index[mine]])]
-        if len(mine) < 3:
+        if len(mine) < _BLOCKED_WINDOWS:
             continue
         size = min(max(1, round(len(mine) * block)), budget - int(held.sum()))
         for first in stream.permutation(len(mine) - size + 1):
