@@ -88,6 +88,8 @@ def pool(tmp_path: Path, rooms: int = 2, takes: int = 4) -> tuple[RoomWindows, .
                 path=path,
                 labels=tuple(index // (takes * 2) for index in range(count)),
                 recordings=tuple(f"take {index // 2}" for index in range(count)),
+                days=tuple(f"day {index % 3}" if number else "" for index in range(count)),
+                continuous=tuple(number == 0 and index // 2 == 0 for index in range(count)),
                 starts=np.arange(count) % 2 * 4,
                 spans=4,
                 synthetic=number == 0,
@@ -118,11 +120,16 @@ def test_dealt_rooms_hold_the_windows_they_say(
     for each in new:
         values = each.open()
         assert values.shape == (len(each.labels), 4, 2)
-        for value, label, take in zip(values[:, 0, 0], each.labels, each.recordings, strict=True):
+        for value, label, take, day in zip(
+            values[:, 0, 0], each.labels, each.recordings, each.days, strict=True
+        ):
             home, index = divmod(int(value), 1000)
             assert label == found[home].labels[index]
             assert take == f"room {home} · {found[home].recordings[index]}"
+            assert day == (f"room 1 · {found[1].days[index]}" if home else "")
+            assert not found[home].continuous[index], "continuous recordings are not dealt"
             seen.append(int(value))
+        assert not any(each.continuous)
     assert len(seen) == len(set(seen))
     owners = {(take, each.room) for each in new for take in each.recordings}
     divided = len(owners) > len({take for take, _ in owners})

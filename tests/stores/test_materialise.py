@@ -28,10 +28,20 @@ def test_windows_are_the_packets_of_their_take(make_store: MakeStore) -> None:
     assert values.shape == (6, 32, 6), "two whole windows a take, the rest is left over"
     assert cafe.labels == (0, 0, 2, 2, 2, 2)
     assert cafe.recordings == ("0-0", "0-0", "2-0", "2-0", "2-1", "2-1")
+    assert cafe.days == ("day 0", "day 0", "day 0", "day 0", "day 1", "day 1")
+    assert not any(cafe.continuous)
     assert cafe.starts.tolist() == [0, 32, 0, 32, 0, 32]
     with Store(path) as store:
         take = store.recordings("cafe")[2]
         np.testing.assert_array_equal(values[5], store.read(take, 32, 64)[:, :, 0])
+
+
+def test_windows_of_continuous_recordings_are_marked(make_store: MakeStore) -> None:
+    path = make_store({"cafe": {0: 1, 2: 2}})
+    with h5py.File(path, "r+") as file:
+        file["cafe/2-0"].attrs["part"] = "continuous"
+    (cafe,) = materialise(path, Recipe(window=32))
+    assert cafe.continuous == (False, False, True, True, False, False)
 
 
 def test_stride_overlaps(make_store: MakeStore) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from fedapa.errors import DataError
 from fedapa.stores.append import append_store
-from fedapa.stores.store import Store, noted, write_store
+from fedapa.stores.distribution import distribution
+from fedapa.stores.store import Store, StoreWriter, noted, write_store
 from tests.conftest import MakeStore
 
 
@@ -52,6 +53,43 @@ def test_scaled_integers_come_back_in_their_unit(tmp_path: Path) -> None:
         values = read.read(read.recordings("cafe")[0], 0, 3)
         assert values.dtype == np.float32
         assert values[:, :, 0].tolist() == [[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]]
+
+
+def add_one(store: StoreWriter, part: str) -> None:
+    store.add_room("cafe", synthetic=False, about={})
+    rows = np.ones((4, 2, 1), np.float32)
+    store.add_recording(
+        "cafe", "take", label=1, amplitude=rows, timestamps=np.arange(4.0), part=part
+    )
+
+
+def test_a_recording_may_be_for_counting_over_time_only(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+    with append_store(path) as store:
+        add_one(store, "continuous")
+        pieces = [(np.ones((4, 2, 1), np.float32), np.arange(4.0))]
+        store.add_stream("cafe", "usual", pieces, label=1)
+        store.add_stream("cafe", "walk", pieces, label=1, part="continuous")
+    with Store(path) as read:
+        parts = {each.name: each.part for each in read.recordings("cafe")}
+    assert parts == {"take": "continuous", "usual": "", "walk": "continuous"}
+    assert distribution(path, window=2).windows == {"cafe": {1: 2}}
+
+
+def test_an_unknown_part_is_refused_when_written_and_when_read(tmp_path: Path) -> None:
+    path = tmp_path / "rooms.h5"
+    with (
+        pytest.raises(DataError, match="'take': part is 'evening'; expected 'continuous', or none"),
+        write_store(path) as store,
+    ):
+        add_one(store, "evening")
+    with write_store(path) as store:
+        add_one(store, "")
+    for odd in ("evening", 2):
+        with h5py.File(path, "r+") as file:
+            file["cafe/take"].attrs["part"] = odd
+        with Store(path) as read, pytest.raises(DataError, match=f"cafe/take: part is {odd!r};"):
+            read.recordings("cafe")
 
 
 def test_synthetic_is_marked_everywhere(make_store: MakeStore) -> None:

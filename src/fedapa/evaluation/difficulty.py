@@ -102,6 +102,8 @@ def _read(store: Store, name: str, length: int) -> _Room:
     for recording in store.recordings(name):
         if recording.is_features or not isinstance(recording.label, int):
             raise DataError(f"{store.path}: room '{name}' does not hold packets with counts")
+        if recording.part == "continuous":
+            continue
         about = (recording.label, recording.name)
         for windows in recording_windows(store, recording, Recipe(window=length)):
             rows += [

@@ -10,7 +10,8 @@ labels differ, for ablations::
 
 What is dealt is whole recordings: neighbours in one are near twins, and dealing them window by
 window would put one room's test windows into another's training. Only where the split is random,
-and leaks anyway, are windows dealt one by one.
+and leaks anyway, are windows dealt one by one. Continuous recordings are not dealt: they belong to
+the room that they were made in.
 """
 
 import hashlib
@@ -118,11 +119,14 @@ def deal(
     key: Key,
 ) -> tuple[RoomWindows, ...]:
     """New rooms "part 01", "part 02" … from the windows of ``pool``, written to the cache."""
-    origin = np.concatenate([np.full(len(room.labels), n) for n, room in enumerate(pool)])
-    row = np.concatenate([np.arange(len(room.labels)) for room in pool])
-    labels = [label for room in pool for label in room.labels]
-    recordings = [f"{room.room} · {name}" for room in pool for name in room.recordings]
-    starts = np.concatenate([room.starts for room in pool])
+    rows = [np.flatnonzero(~np.asarray(room.continuous, bool)) for room in pool]
+    origin = np.concatenate([np.full(len(mine), n) for n, mine in enumerate(rows)])
+    row = np.concatenate(rows)
+    homes = [(pool[n], int(place)) for n, place in zip(origin, row, strict=True)]
+    labels = [room.labels[place] for room, place in homes]
+    recordings = [f"{room.room} · {room.recordings[place]}" for room, place in homes]
+    days = [room.days[place] and f"{room.room} · {room.days[place]}" for room, place in homes]
+    starts = np.concatenate([room.starts[mine] for room, mine in zip(pool, rows, strict=True)])
     # A unit is what is dealt whole: the number of its first window stands for it.
     names = recordings if whole_recordings else [str(number) for number in range(len(labels))]
     _, first, unit = np.unique(names, return_index=True, return_inverse=True)
@@ -142,6 +146,8 @@ def deal(
                 path=kept.path,
                 labels=tuple(labels[int(window)] for window in chosen),
                 recordings=tuple(recordings[int(window)] for window in chosen),
+                days=tuple(days[int(window)] for window in chosen),
+                continuous=(False,) * len(chosen),
                 starts=starts[chosen],
                 spans=spans,
                 synthetic=any(pool[int(n)].synthetic for n in np.unique(origin[chosen])),

@@ -68,10 +68,11 @@ class StoreAppender(StoreWriter):
         *,
         label: Label,
         day: str = "",
+        part: str = "",
         notes: Mapping[str, Any] | None = None,
     ) -> int:
         """One recording, written as it comes; returns its packets. One without is not kept."""
-        group = self._new(room, name, label, day, 0.0)
+        group = self._new(room, name, label=label, day=day, part=part)
         for key, value in sorted((notes or {}).items()):
             group.attrs[key] = value
         rows: h5py.Dataset | None = None

@@ -43,6 +43,8 @@ def distribution(
 ) -> Distribution:
     """Count the windows that fit into each recording of a store; no packet is read.
 
+    Continuous recordings do not count: nothing is learned from them.
+
     Args:
         path: the store.
         window: packets of a window; the store's own recommendation if left out.
@@ -60,6 +62,8 @@ def distribution(
         for room, held in recordings.items():
             counts: Counter[Label] = Counter()
             for one in held:
+                if one.part == "continuous":
+                    continue
                 rows = one.shape[0]
                 counts[one.label] += rows if one.is_features else len(window_starts(rows, cut))
             windows[room] = {label: counts[label] for label in sorted_labels(counts)}

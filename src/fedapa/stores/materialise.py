@@ -30,8 +30,8 @@ from fedapa.windows.stream import Windower, Windows, value_fault, window_shape, 
 
 __all__ = ["RoomWindows", "materialise", "recording_windows"]
 
-_VERSION = 2  # part of the cache key: raise it when the same recipe gives other numbers
-_NORMALISER_VERSION = 2  # raise it when the same windows give other numbers: they are kept in files
+_VERSION = 3  # part of the cache key: raise it when the same recipe gives other numbers
+_NORMALISER_VERSION = 3  # raise it when the same windows give other numbers: they are kept in files
 _BYTES = 1 << 23
 """Of packets read from a store at a time."""
 
@@ -46,6 +46,10 @@ class RoomWindows:
     labels: tuple[Label, ...]
     recordings: tuple[str, ...]
     """For each window, the recording it was cut from."""
+    days: tuple[str, ...]
+    """For each window, the day of that recording; empty where it is not known."""
+    continuous: tuple[bool, ...]
+    """For each window, whether that recording is for counting over time only."""
     starts: npt.NDArray[np.int64]
     """For each window, its first row in that recording."""
     spans: int
@@ -126,6 +130,8 @@ def _room_windows(store: Store, room: str, recipe: Recipe, folder: Path) -> Room
         path=kept.path,
         labels=tuple(about["labels"]),
         recordings=tuple(about["recordings"]),
+        days=tuple(about["days"]),
+        continuous=tuple(about["continuous"]),
         starts=np.asarray(about["starts"], np.int64),
         spans=about["spans"],
         synthetic=any(recording.synthetic for recording in recordings),
@@ -175,6 +181,8 @@ def _cut_room(
     shape = _window_shape(recordings[0], recipe)
     labels: list[Label] = []
     origins: list[str] = []
+    days: list[str] = []
+    continuous: list[bool] = []
     starts: list[int] = []
     seen = 0
     for recording in recordings:
@@ -199,12 +207,16 @@ def _cut_room(
                     out.append(window)
                     labels.append(recording.label)
                     origins.append(recording.name)
+                    days.append(recording.day)
+                    continuous.append(recording.part == "continuous")
                     starts.append(start)
     if not labels:
         raise DataError(f"{store.path}: room '{room}': all {seen} windows are unusable")
     return {
         "labels": labels,
         "recordings": origins,
+        "days": days,
+        "continuous": continuous,
         "starts": starts,
         "spans": 1 if recordings[0].is_features else recipe.window,
     }

@@ -4,7 +4,8 @@
 
     /                     format="fedapa-rooms", version=1, synthetic, maybe window …
     /<room>/              synthetic, recipe (JSON: receiver and cleaning, windows/recipe.py) …
-    /<room>/<recording>/  synthetic, label (integer: a count; text: a category), day, rate, part …
+    /<room>/<recording>/  synthetic, label (integer: a count; text: a category), day, rate,
+                          maybe part="continuous"
         amplitude         [packets, subcarriers, links]; times its attribute ``scale`` if it has one
         timestamps        [packets] seconds
       or, for sets that were published as features only,
@@ -45,6 +46,7 @@ __all__ = [
 
 _FORMAT = "fedapa-rooms"
 _VERSION = 1
+_PARTS = ("", "continuous")
 _DAMAGE = (
     AttributeError,
     KeyError,
@@ -73,7 +75,7 @@ class Recording:
     """(packets, subcarriers, links), or (windows, features)."""
     synthetic: bool
     part: str = ""
-    """What it is for: "continuous" is for counting over time only."""
+    """"continuous": for counting over time only, neither learned nor tested; mostly nothing."""
 
     @property
     def is_features(self) -> bool:
@@ -221,7 +223,7 @@ class Store:
             mean_rate=_number(group.attrs, "mean_rate", place, default=0.0),
             shape=tuple(rows.shape),
             synthetic=_truth(group.attrs, "synthetic", place),
-            part=part if isinstance(part, str) else "",  # imports number the parts of a capture
+            part=_check_part(_plain(group.attrs.get("part", "")), place),
         )
 
     def _check_timestamps(self, group: h5py.Group, *, packets: int, place: str) -> None:
@@ -307,10 +309,11 @@ class StoreWriter:
         scale: float | None = None,
         part: str = "",
     ) -> None:
-        """One recording of packets: amplitude [packets, subcarriers, links]."""
-        group = self._new(room, name, label, day, rate)
-        if part:
-            group.attrs["part"] = part
+        """One recording of packets: amplitude [packets, subcarriers, links].
+
+        ``part = "continuous"`` marks one for counting over time, neither learned nor tested.
+        """
+        group = self._new(room, name, label=label, day=day, rate=rate, part=part)
         packets, subcarriers, links = amplitude.shape
         rows = group.create_dataset(
             "amplitude",
@@ -336,13 +339,18 @@ class StoreWriter:
         label: Label,
         features: npt.NDArray[np.float32],
         day: str = "",
+        part: str = "",
     ) -> None:
         """One recording of finished feature vectors: features [windows, features]."""
-        self._new(room, name, label, day, 0.0).create_dataset("features", data=features)
+        group = self._new(room, name, label=label, day=day, part=part)
+        group.create_dataset("features", data=features)
         self._check()
 
-    def _new(self, room: str, name: str, label: Label, day: str, rate: float) -> h5py.Group:
+    def _new(
+        self, room: str, name: str, *, label: Label, day: str, rate: float = 0.0, part: str = ""
+    ) -> h5py.Group:
         self._check()
+        _check_part(part, f"room '{room}', recording '{name}'")
         if room not in self._file:
             raise DataError(f"recording '{name}': there is no room '{room}' yet; add it first")
         group = self._file[room].create_group(check_name(name, f"room '{room}', recording"))
@@ -350,6 +358,8 @@ class StoreWriter:
         group.attrs["label"] = label
         group.attrs["day"] = day
         group.attrs["rate"] = rate
+        if part:
+            group.attrs["part"] = part
         return group
 
 
@@ -409,6 +419,12 @@ def _text(value: object, name: str, place: str) -> str:
     if not isinstance(value, str) or readable(value) != value:
         raise DataError(f"{place}: its attribute '{name}' is {value!r:.80}; expected text in UTF-8")
     return value
+
+
+def _check_part(part: object, place: str) -> str:
+    if not isinstance(part, str) or part not in _PARTS:
+        raise DataError(f"{place}: part is {part!r:.80}; expected 'continuous', or none")
+    return part
 
 
 def _number(

@@ -191,11 +191,11 @@ def _add(
         for number, (_, pieces) in enumerate(segments, start=1):
             name, about = source.name, dict(notes)
             if number > 1:
-                name, about["part"] = f"{source.name} part {number}", number
+                name, about["segment"] = f"{source.name} part {number}", number
             if number == 2:
                 first_name = f"{source.name} part 1"
                 _refuse_taken(store, source, first_name)
-                store.rename(source.room, source.name, first_name, {"part": 1})
+                store.rename(source.room, source.name, first_name, {"segment": 1})
             _refuse_taken(store, source, name)
             packets = store.add_stream(
                 source.room,

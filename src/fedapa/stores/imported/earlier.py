@@ -49,12 +49,12 @@ def imported_before(store: StoreAppender) -> dict[str, list[Source]]:
 
 
 def taken_names(store: StoreAppender) -> set[tuple[str, str]]:
-    """Rooms and names that are taken; a recording that was parted takes its whole name too."""
+    """Rooms and names that are taken; a recording of several segments takes its own name too."""
     taken = set()
     for room, name, notes in store.recordings():
         taken.add((room, name))
-        if "part" in notes:
-            taken.add((room, name.removesuffix(f" part {notes['part']}")))
+        if "segment" in notes:
+            taken.add((room, name.removesuffix(f" part {notes['segment']}")))
     return taken
 
 
