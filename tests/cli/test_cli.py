@@ -66,6 +66,21 @@ def test_help_is_there_for_every_command() -> None:
             assert "Example: fedapa" in text
 
 
+def test_run_says_which_split_auto_took_and_why(make_store: MakeStore, tmp_path: Path) -> None:
+    """Two takes of every count, on two days: whole recordings can be held out, days cannot."""
+    store, out = make_store({"cafe": {0: 2, 1: 2}, "hall": {0: 3, 1: 3}}), tmp_path / "out"
+    why = (
+        "the strictest that all rooms allow; not day, because room 'cafe' was recorded on 2 of at "
+        "least 3 days"
+    )
+    done = fedapa("run", *quick_flags(store, out), "--split", "auto")
+    assert f"Split: recording ({why})" in done.stdout.replace("\n", " ")
+    data = json.loads((out / "data.json").read_text())
+    assert (data["split"], data["why"]) == ("recording", why)
+    assert 'split = "auto"' in (out / "plan.toml").read_text()
+    fedapa("run", *quick_flags(store, out), "--split", "auto", "--resume")
+
+
 def test_run_writes_prints_and_resumes(make_store: MakeStore, tmp_path: Path) -> None:
     store, out = make_store(), tmp_path / "out"
     done = fedapa("run", *quick_flags(store, out))
@@ -74,6 +89,7 @@ def test_run_writes_prints_and_resumes(make_store: MakeStore, tmp_path: Path) ->
     text = done.stdout
     assert "real data" in text
     assert "split random" in text
+    assert "Split: random (the plan asks for it)" in text
     assert "FedAPA" in text
     assert "Always the commonest class" in text
     assert "SIMULATED" not in text

@@ -31,8 +31,16 @@ REPLY = Reply(
     note="it joined afresh",
 )
 PARTS = {"train": 8, "validation": 1, "test": 36}
-DATA_CARD = DataCard("cafe", (0, 1, 2), (16, 52), PARTS, synthetic=True)
-AGREEMENT = Agreement((0, 1, 2), (16, 52), {"cafe": "tiny"})
+DATA_CARD = DataCard(
+    "cafe",
+    (0, 1, 2),
+    (16, 52),
+    PARTS,
+    synthetic=True,
+    allowed_splits={"recording": 8, "random": 30},
+    refused_splits={"day": "has recordings without a day"},
+)
+AGREEMENT = Agreement((0, 1, 2), (16, 52), {"cafe": "tiny"}, "recording", "the plan asks for it")
 CARD = RoomCard("cafe", "tiny", 8, 3, 4, {"head.bias": (3,)}, labels=(0, 1, 2), parts=PARTS)
 FRAMES = {
     "agreement": messages.encode_agreement(AGREEMENT),
@@ -171,6 +179,11 @@ def test_what_is_not_whole_is_refused_with_a_sentence(
         ("data card", {"labels": []}, "names no label"),
         ("data card", {"labels": [True, 2]}, "labels"),
         ("data card", {"parts": {"train": 3}}, "expected the number of train"),
+        ("data card", {"allowed_splits": {"hour": 3}}, "input should be 'random', 'blocked', "),
+        ("data card", {"allowed_splits": {"day": -3}}, "'day' leaves -3 train windows; expected 0"),
+        ("data card", {"refused_splits": {"day": 201 * "a"}}, "201 letters; expected at most 200"),
+        ("card", {"split_why": 1001 * "a"}, "split_why: 1001 letters; expected at most 1000"),
+        ("agreement", {"split": "auto"}, "split: input should be 'random', "),
         ("data card", {"window_shape": [1, 2, 3]}, r"windows of shape \(1, 2, 3\)"),
         ("agreement", {"classes": [1]}, "expected two or more"),
         ("agreement", {"nets": {"cafe": 3}}, r"nets\.cafe"),

@@ -106,7 +106,7 @@ def test_the_paper_preset_has_the_papers_hyperparameters() -> None:
         ({"participation": 1.5}, "participation: input should be less than or equal to 1"),
         ({"training": {"momentum": 1.0}}, "training.momentum: input should be less than 1"),
         ({"algorithm": {"name": "fedapa", "temperature": 0}}, "temperature: input should be great"),
-        ({"data": {"split": "rendom"}}, "data.split: input should be 'random', 'blocked' or 'rec"),
+        ({"data": {"split": "rendom"}}, "data.split: input should be 'random', 'blocked', 'rec"),
         ({"model": {"architecture": "huge"}}, "'huge' is no architecture"),
         ({"model": {"architecture": {"cafe": "by-size"}}}, "'by-size' is no architecture"),
         ({"training": {"learning_rate": float("inf")}}, "should be a finite number"),

@@ -15,11 +15,12 @@ from fedapa.federation.participant import introduce
 from fedapa.federation.prepare import (
     agree,
     cut_windows,
+    describe,
     make_room,
     prepare_rooms,
-    split_own,
     tell_data,
 )
+from fedapa.models.build import assign_by_size
 from fedapa.rooms.card import DataCard
 from fedapa.stores.store import write_store
 from tests.conftest import MakeStore
@@ -48,14 +49,13 @@ def test_rooms_that_prepare_alone_are_those_of_one_process(
                 together.copy(room, alone)
             plans[room] = plan_of(path)
     windows = {room: cut_windows(plan)[0] for room, plan in plans.items()}
-    splits = {room: split_own(plan, windows[room]) for room, plan in plans.items()}
-    cards = [tell_data(windows[room], splits[room]) for room in sorted(plans)]
+    cards = [tell_data(plans[room], windows[room]) for room in sorted(plans)]
     agreed = agree(plan_of(whole), cards)
     assert agreed.classes == (0, 1, 2)
     assert set(agreed.nets.values()) == {"tiny", "middle", "large"}
     for expected in prepare_rooms(plan_of(whole)):
         name = expected.name
-        made = make_room(plans[name], windows[name], split=splits[name], agreed=agreed)
+        made = make_room(plans[name], windows[name], agreed=agreed)
         assert introduce(made) == introduce(expected)
         np.testing.assert_array_equal(made.windows, expected.windows)
         np.testing.assert_array_equal(made.split.test, expected.split.test)
@@ -86,9 +86,9 @@ def test_what_cannot_agree_is_told_with_the_rooms() -> None:
 def test_a_room_that_did_not_agree_is_named(make_store: MakeStore) -> None:
     plan = plan_of(make_store(THREE))
     windows = cut_windows(plan)[0]
-    agreed = Agreement((0, 1, 2), (16, 6), {"hall": "tiny"})
+    agreed = Agreement((0, 1, 2), (16, 6), {"hall": "tiny"}, "random")
     with pytest.raises(RosterError, match=r"room 'cafe' is not among those that agreed \(hall\)"):
-        make_room(plan, windows, split=split_own(plan, windows), agreed=agreed)
+        make_room(plan, windows, agreed=agreed)
 
 
 def test_rooms_of_other_shapes_are_refused_before_windows_are_dealt(tmp_path: Path) -> None:
@@ -115,3 +115,113 @@ def test_recordings_of_other_subcarriers_are_named(make_store: MakeStore) -> Non
             file["hall"][recording]["amplitude"] = np.random.rand(64, 5, 1)  # noqa: NPY002
     with pytest.raises(DataError, match=r"room 'hall' has windows of \(32, 5\), room 'cafe'"):
         prepare_rooms(plan_of(mixed, data={"window": 32}))
+
+
+# ---- one way to split for all rooms --------------------------------------------------------------
+
+AUTO = {"data": {"split": "auto"}}
+PARTS = {"train": 8, "validation": 1, "test": 2}
+
+
+def card_of(name: str, allowed: dict[Any, int], refused: dict[Any, str]) -> DataCard:
+    return DataCard(name, (0, 1), (16, 52), PARTS, allowed_splits=allowed, refused_splits=refused)
+
+
+def test_auto_takes_the_strictest_split_that_every_room_allows() -> None:
+    """The cafe could do days, the hall could not; sizes are those of the split that is taken."""
+    cafe = card_of("cafe", {"day": 4, "recording": 9, "blocked": 8, "random": 12}, {})
+    hall = card_of(
+        "hall",
+        {"recording": 6, "blocked": 30, "random": 31},
+        {"day": "was recorded on 2 of at least 3 days"},
+    )
+    plan = Plan(**AUTO, model={"architecture": "by-size"})
+    agreed = agree(plan, [cafe, hall])
+    assert agreed.split == "recording"
+    assert agreed.why == (
+        "the strictest that all rooms allow; not day, because room 'hall' was recorded on 2 of at "
+        "least 3 days"
+    )
+    assert agreed.nets == assign_by_size({"cafe": 9, "hall": 6})
+    assert agree(plan, [cafe]).split == "day"
+    assert agree(plan, [cafe]).why == "the strictest that all rooms allow"
+    asked = agree(Plan(data={"split": "blocked"}), [cafe, hall])
+    assert (asked.split, asked.why) == ("blocked", "the plan asks for it")
+
+
+def test_auto_without_a_split_for_all_names_the_rooms() -> None:
+    cafe = card_of("cafe", {"recording": 9}, {"day": "has recordings without a day"})
+    hall = card_of("hall", {"blocked": 9}, {"recording": "has a single recording of class 1"})
+    with pytest.raises(RosterError, match=r"none that all rooms allow \(not day, because room"):
+        agree(Plan(**AUTO), [cafe, hall])
+
+
+def test_auto_splits_by_days_where_every_room_has_them(make_store: MakeStore) -> None:
+    """Takes are days here: three of every count in both rooms, so one day of each is tested."""
+    store = make_store({"cafe": {0: 3, 1: 3}, "hall": {0: 3, 2: 3}})
+    rooms = prepare_rooms(plan_of(store, **AUTO))
+    assert {room.split.kind for room in rooms} == {"day"}
+    for room in rooms:
+        assert room.split.sizes == {"train": 8, "validation": 8, "test": 8}
+    data = describe([introduce(room) for room in rooms], plan_of(store, **AUTO))
+    assert (data["split"], data["why"]) == ("day", "the strictest that all rooms allow")
+
+
+@pytest.mark.parametrize(
+    ("layout", "packets", "kind", "reason"),
+    [
+        ({0: 2, 1: 2}, 64, "recording", "not day, because room 'cafe' was recorded on 2 of"),
+        ({0: 3, 1: 1}, 64, "blocked", "not recording, because room 'cafe' has a single recording"),
+        ({0: 3, 1: 1}, 32, "random", "not blocked, because room 'cafe' has no recording of 3 win"),
+    ],
+)
+def test_auto_says_why_it_is_no_stricter(
+    layout: dict[int | str, int], packets: int, kind: str, reason: str, make_store: MakeStore
+) -> None:
+    (room,) = prepare_rooms(plan_of(make_store({"cafe": layout}, packets=packets), **AUTO))
+    assert room.split.kind == kind
+    assert reason in room.split.why
+
+
+def test_a_room_that_auto_cannot_split_is_named(make_store: MakeStore) -> None:
+    """Takes of 20 packets at a stride of 2: three windows of 16, all overlapping."""
+    plan = plan_of(
+        make_store({"cafe": {0: 1, 1: 1}}, packets=20), data={"split": "auto", "stride": 2}
+    )
+    with pytest.raises(DataError, match=r"room 'cafe': split = 'auto' finds no way .*random: it"):
+        prepare_rooms(plan)
+
+
+def test_a_store_without_days_is_told_the_remedy(make_store: MakeStore) -> None:
+    path = make_store()
+    with h5py.File(path, "r+") as file:
+        for take in file["cafe"].values():
+            take.attrs["day"] = ""
+    with pytest.raises(DataError, match=r"room 'cafe': split = 'day', but .*\{day\} in the"):
+        prepare_rooms(plan_of(path, data={"split": "day"}))
+
+
+def test_continuous_recordings_are_in_a_part_of_their_own(make_store: MakeStore) -> None:
+    """They change neither the split nor the labels a room tells, but its fingerprint."""
+    path = make_store({"cafe": {0: 4, 1: 4}})
+    with h5py.File(path, "r+") as file:
+        file["cafe"].copy("1-3", "2-0")
+        file["cafe/1-3"].attrs["part"] = file["cafe/2-0"].attrs["part"] = "continuous"
+        file["cafe/2-0"].attrs["label"] = 2
+    plan = plan_of(path, classes=(0, 1, 2), data={"split": "recording"})
+    (windows,) = cut_windows(plan)
+    assert tell_data(plan, windows).labels == (0, 1)
+    (room,) = prepare_rooms(plan)
+    assert room.split.continuous.tolist() == list(range(28, 36))
+    assert room.labels[room.split.continuous].tolist() == [1] * 4 + [2] * 4
+    forgotten = replace(room, split=replace(room.split, continuous=room.split.continuous[:0]))
+    assert introduce(forgotten).fingerprint != introduce(room).fingerprint
+    assert len(room.predict(room.build(), "continuous")[0]) == 8
+
+
+def test_the_plan_can_ask_for_validation_of_every_class(make_store: MakeStore) -> None:
+    """Four takes of four windows per count: one is tested, one validates, two train."""
+    path = make_store({"cafe": {0: 4, 1: 4, 2: 4}})
+    asked = {"split": "recording", "validation_of": "class"}
+    (room,) = prepare_rooms(plan_of(path, data=asked))
+    assert room.labels[room.split.validation].tolist() == [0] * 4 + [1] * 4 + [2] * 4

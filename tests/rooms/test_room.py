@@ -86,6 +86,16 @@ def test_the_normaliser_never_sees_the_test_part(make_rooms: MakeRooms) -> None:
     np.testing.assert_array_equal(again.mean, room.normaliser.mean)
 
 
+def test_a_room_of_arrays_can_be_split_by_days() -> None:
+    """Two counts on days a, b and c, two windows each: one day for each part."""
+    windows = Key(0).numpy().normal(size=(12, 5, 4)).astype(np.float32)
+    room = Room.of("cafe", windows, [0, 1] * 6, days=list("aaaabbbbcccc"), split="day")
+    assert room.split.sizes == {"train": 4, "validation": 4, "test": 4}
+    assert len({window // 4 for window in room.split.test.tolist()}) == 1
+    with pytest.raises(DataError, match="room 'cafe': split = 'day', but recording '0' has no day"):
+        Room.of("cafe", windows, [0, 1] * 6, split="day")
+
+
 def test_batches_hold_every_train_window_once(make_rooms: MakeRooms) -> None:
     room = make_rooms()[0]
     sizes, labels = [], []

@@ -51,7 +51,11 @@ Source = Annotated[
 Seeds = Annotated[int, typer.Option(min=1, help="How many: 0, 1, 2 …")]
 SplitKind = Annotated[
     str | None,
-    typer.Option("--split", help="recording (the default), blocked, or random (leaks)."),
+    typer.Option(
+        "--split",
+        help="day, recording (the default), blocked, random (paper-like, leaks); or auto: the "
+        "strictest that all rooms allow.",
+    ),
 ]
 Rounds = Annotated[
     int | None, typer.Option(min=1, help="Instead of the preset's; a quarter is warm-up.")

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedapa.cli.options import Json, OnlyRooms, WithoutRooms, Workers, assignment, given_only
+from fedapa.cli.options import (
+    Json,
+    OnlyRooms,
+    SplitKind,
+    WithoutRooms,
+    Workers,
+    assignment,
+    given_only,
+)
 from fedapa.cli.output import print_json, print_out
 from fedapa.cli.progress import shown_progress
 
@@ -58,9 +66,7 @@ def run(
     seed: Annotated[
         int | None, typer.Option(help="Of the split, the weights, the batches.")
     ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="recording, blocked, or random (paper-like, leaks).")
-    ] = None,
+    split: SplitKind = None,
     architecture: Annotated[
         str | None, typer.Option(help="tiny, middle, large, by-size, or mlp for features.")
     ] = None,
@@ -138,6 +144,7 @@ def run(
         print_json({"out": str(folder), **finished.summary})
         return
     _print_results(results_of([finished], title="")[0])
+    print_out(f"Split: {finished.data['split']} ({finished.data['why']})")
     for note in finished.summary.get("notes", []):
         print_out(f"Note: {note}")
     print_out(f"Everything about this run: {folder}")

@@ -31,6 +31,7 @@ from fedapa.evaluation.metrics import METRICS
 from fedapa.payload import Array, Precision, Tree, decode, encode
 from fedapa.rooms.card import DataCard, RoomCard
 from fedapa.windows.labels import Label, check_name
+from fedapa.windows.split import SplitKind
 
 __all__ = [
     "ADDED",
@@ -69,6 +70,10 @@ class Agreement:
     window_shape: tuple[int, ...]
     nets: Mapping[str, str]
     """room → architecture."""
+    split: SplitKind
+    """How every room splits its windows."""
+    why: str = ""
+    """Why this way, in words."""
 
     def __post_init__(self) -> None:
         """Refuse classes that are no class list; the nets are checked by who builds them."""

@@ -242,7 +242,8 @@ def introduce(room: Room) -> RoomCard:
 def _fingerprint(room: Room) -> str:
     """A short name for a room's data: every value of every window, labels, split, normaliser."""
     split, normaliser = room.split, room.normaliser
-    parts = (room.labels, split.train, split.validation, split.test)
+    # Where nothing is continuous, that part has no bytes: the name is the same without it.
+    parts = (room.labels, split.train, split.validation, split.test, split.continuous)
     content = hashlib.blake2b(room.digest.encode(), digest_size=8)
     for part in (*parts, normaliser.mean, normaliser.deviation):
         content.update(np.ascontiguousarray(part).tobytes())

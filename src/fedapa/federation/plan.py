@@ -35,7 +35,7 @@ from fedapa.rooms.skew import Partition
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, choose_rooms
 from fedapa.windows.recipe import Recipe
-from fedapa.windows.split import SplitKind
+from fedapa.windows.split import SplitChoice, ValidationOf
 
 __all__ = ["DataPlan", "ModelPlan", "Plan", "differences"]
 
@@ -95,12 +95,16 @@ class DataPlan(_Section):
     """α of the Dirichlet shares: small is a strong skew."""
     partition_classes: Annotated[int, Field(ge=2, le=_MOST_CLASSES)] = 2
     """k, the classes in a room."""
-    split: SplitKind = "recording"
-    """random (paper-like, leaks), blocked, or recording."""
+    split: SplitChoice = "recording"
+    """random (paper-like, leaks), blocked, recording or day; auto is the strictest that all rooms
+    allow."""
     test: Share = 0.2
     """Share of windows to test on."""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the rest kept from training, for whatever is tuned."""
+    validation_of: ValidationOf = "room"
+    """That share of the room as a whole, or of every class with four or more recordings (days
+    where the split is day; windows where it is blocked or random)."""
 
     @field_validator("file", mode="before")
     @classmethod

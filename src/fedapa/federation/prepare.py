@@ -3,10 +3,10 @@
 ::
 
     room     cut_windows(plan)                  its own windows
-    room     split_own(plan, windows)           → Split
-    room     tell_data(windows, split)          → DataCard
-    server   agree(plan, cards)                 → Agreement: one class list, a net for every room
-    room     make_room(plan, windows, …)        → Room
+    room     tell_data(plan, windows)           → DataCard, with the splits that it allows
+    server   agree(plan, cards)                 → Agreement: one class list, one way to split, a net
+                                                  for every room
+    room     make_room(plan, windows, …)        → Room, its windows split as agreed
     room     introduce(room)                    → RoomCard (participant.py)
 
 ``prepare_rooms`` does all of them in one process, ``in_process`` makes an engine of the result.
@@ -34,7 +34,13 @@ from fedapa.stores.materialise import RoomWindows, materialise
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, class_indices, sorted_labels
-from fedapa.windows.split import Split, split_windows
+from fedapa.windows.split import (
+    STRICTEST_FIRST,
+    Split,
+    SplitKind,
+    refused_splits,
+    split_windows,
+)
 
 __all__ = [
     "GIVEN_ROOMS",
@@ -84,7 +90,7 @@ def cut_windows(
     )
 
 
-def split_own(plan: Plan, windows: RoomWindows) -> Split:
+def split_own(plan: Plan, windows: RoomWindows, kind: SplitKind) -> Split:
     """Which of a room's windows train, validate and test."""
     return split_windows(
         windows.room,
@@ -92,31 +98,59 @@ def split_own(plan: Plan, windows: RoomWindows) -> Split:
         windows.recordings,
         windows.starts,
         spans=windows.spans,
-        kind=plan.data.split,
+        kind=kind,
         key=Key(plan.seed) / "split" / windows.room,
+        days=windows.days,
+        continuous=windows.continuous,
         test=plan.data.test,
         validation=plan.data.validation,
+        validation_of=plan.data.validation_of,
     )
 
 
-def tell_data(windows: RoomWindows, split: Split) -> DataCard:
+def tell_data(plan: Plan, windows: RoomWindows) -> DataCard:
     """What the server must know of a room's windows before classes and nets are agreed on."""
+    refused = {} if plan.data.split != "auto" else _refused_splits(windows)
+    kinds = STRICTEST_FIRST if plan.data.split == "auto" else (plan.data.split,)
+    splits = {kind: split_own(plan, windows, kind) for kind in kinds if kind not in refused}
+    if not splits:
+        reasons = "; ".join(f"{kind}: it {refused[kind]}" for kind in STRICTEST_FIRST)
+        raise DataError(
+            f"room '{windows.room}': split = 'auto' finds no way to split its windows ({reasons}); "
+            "record every class twice, or leave the room out"
+        )
+    strictest = next(iter(splits.values()))
+    learned = zip(windows.labels, windows.continuous, strict=True)
     return DataCard(
         name=windows.room,
-        labels=sorted_labels(windows.labels),
+        labels=sorted_labels(label for label, continuous in learned if not continuous),
         window_shape=tuple(windows.open().shape[1:]),
-        parts={part: len(getattr(split, part)) for part in ("train", "validation", "test")},
+        parts=strictest.sizes,
         synthetic=windows.synthetic,
+        allowed_splits={kind: len(split.train) for kind, split in splits.items()},
+        refused_splits=refused,
     )
 
 
-def make_room(plan: Plan, windows: RoomWindows, *, split: Split, agreed: Agreement) -> Room:
+def _refused_splits(windows: RoomWindows) -> dict[SplitKind, str]:
+    return refused_splits(
+        windows.labels,
+        windows.recordings,
+        windows.starts,
+        spans=windows.spans,
+        days=windows.days,
+        continuous=windows.continuous,
+    )
+
+
+def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
     """A room from its own windows and what was agreed on."""
     if windows.room not in agreed.nets:
         raise RosterError(
             f"room '{windows.room}' is not among those that agreed "
             f"({', '.join(sorted(agreed.nets))}); tell its data card before"
         )
+    split = replace(split_own(plan, windows, agreed.split), why=agreed.why)
     return Room(
         name=windows.room,
         windows=windows.open(),
@@ -164,7 +198,7 @@ def check_nets(rooms: Iterable[Room]) -> None:
 
 
 def agree(plan: Plan, cards: Sequence[DataCard]) -> Agreement:
-    """One class list and a net for every room; refuses, by name, rooms that do not fit."""
+    """One class list, one split, a net for every room; refuses, by name, rooms that do not fit."""
     if not cards:
         raise RosterError("there are no rooms to agree; a federation needs at least one")
     if len({card.name for card in cards}) < len(cards):
@@ -172,10 +206,33 @@ def agree(plan: Plan, cards: Sequence[DataCard]) -> Agreement:
         twice = next(name for name in names if names.count(name) > 1)
         raise RosterError(f"room '{twice}' appears twice; rename one of them")
     _refuse_unequal(plan, {card.name: card.window_shape for card in cards})
+    split, why = _split(plan, cards)
     return Agreement(
         classes=_classes(plan, cards),
         window_shape=cards[0].window_shape,
-        nets=_nets(plan, {card.name: card.parts["train"] for card in cards}),
+        nets=_nets(
+            plan,
+            {card.name: card.allowed_splits.get(split, card.parts["train"]) for card in cards},
+        ),
+        split=split,
+        why=why,
+    )
+
+
+def _split(plan: Plan, cards: Sequence[DataCard]) -> tuple[SplitKind, str]:
+    """The split that all rooms use, and why, as a sentence."""
+    if plan.data.split != "auto":
+        return plan.data.split, "the plan asks for it"
+    reasons: list[str] = []
+    for kind in STRICTEST_FIRST:
+        refusing = [card for card in cards if kind not in card.allowed_splits]
+        if not refusing:
+            return kind, "; ".join(["the strictest that all rooms allow", *reasons])
+        reason = refusing[0].refused_splits.get(kind, "does not tell of it")
+        reasons.append(f"not {kind}, because room '{refusing[0].name}' {reason}")
+    raise RosterError(
+        f"split = 'auto': there is none that all rooms allow ({'; '.join(reasons)}); "
+        "leave rooms out, or record every class twice"
     )
 
 
@@ -237,6 +294,7 @@ def describe(cards: Sequence[RoomCard], plan: Plan) -> dict[str, Any]:
         "source": _source(plan),
         "synthetic": any(card.synthetic for card in cards),
         "split": " and ".join(sorted({card.split for card in cards})),
+        "why": " and ".join(sorted({card.split_why or "given with the rooms" for card in cards})),
         "classes": list(cards[0].labels),
         "window_shape": list(cards[0].window_shape),
         "rooms": {
@@ -271,11 +329,10 @@ def _source(plan: Plan) -> str:
 def prepare_rooms(plan: Plan, show: Show = unseen, *, workers: int | None = 0) -> list[Room]:
     """The plan's rooms, ready to learn."""
     windows = cut_windows(plan, show, workers=workers)
-    splits = [split_own(plan, own) for own in windows]
-    agreed = agree(plan, [tell_data(*pair) for pair in zip(windows, splits, strict=True)])
+    agreed = agree(plan, [tell_data(plan, own) for own in windows])
     rooms = []
-    for number, (own, split) in enumerate(zip(windows, splits, strict=True), start=1):
-        rooms.append(make_room(plan, own, split=split, agreed=agreed))
+    for number, own in enumerate(windows, start=1):
+        rooms.append(make_room(plan, own, agreed=agreed))
         show(Progress("normalising", number, len(windows), "rooms"))
     return rooms
 

@@ -48,6 +48,7 @@ class _Data(_File):
     source: str
     synthetic: bool
     split: str
+    why: str
     classes: list[Label]
     window_shape: list[int]
     rooms: dict[str, _RoomData]

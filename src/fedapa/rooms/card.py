@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 
 from fedapa.errors import DataError
 from fedapa.windows.labels import Label, check_name
+from fedapa.windows.split import STRICTEST_FIRST, SplitKind
 
 __all__ = ["LARGEST_SET", "DataCard", "RoomCard"]
 
 LARGEST_SET = 1 << 26
 """Classes × width at most: the server keeps a set of prototypes for each room."""
 _PARTS = frozenset(["train", "validation", "test"])
+_LONGEST_REASON = 200
+_LONGEST_WHY = 5 * _LONGEST_REASON
+"""One reason for each kind that is stricter than the split, and the rooms that gave them."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,13 @@ class DataCard:
     window_shape: tuple[int, ...]
     """[packets, subcarriers], or [features]."""
     parts: Mapping[str, int]
-    """Windows in each part of its split: train, validation, test."""
+    """Windows in each part of its split: train, validation, test. Where the rooms choose the split
+    (``auto``), of the strictest that this one allows."""
     synthetic: bool = False
+    allowed_splits: Mapping[SplitKind, int] = field(default_factory=dict)
+    """The splits that can be agreed on, each with its train windows."""
+    refused_splits: Mapping[SplitKind, str] = field(default_factory=dict)
+    """The splits that it does not allow, each with the reason: "has no …"."""
 
     def __post_init__(self) -> None:
         """Refuse what no room has."""
@@ -39,6 +48,17 @@ class DataCard:
         _check_labels(where, self.labels)
         _check_window_shape(where, self.window_shape)
         _check_parts(where, self.parts)
+        for kind in sorted({*self.allowed_splits, *self.refused_splits}):
+            if kind not in STRICTEST_FIRST:
+                known = ", ".join(STRICTEST_FIRST)
+                raise DataError(f"{where}: split '{kind:.80}' is unknown; expected {known}")
+            if self.allowed_splits.get(kind, 0) < 0:
+                raise DataError(
+                    f"{where}: split '{kind}' leaves {self.allowed_splits[kind]} train windows; "
+                    "expected 0 or more"
+                )
+            reason = self.refused_splits.get(kind, "")
+            _check_length(where, f"why not split '{kind}'", reason, _LONGEST_REASON)
 
 
 @dataclass(frozen=True)
@@ -69,6 +89,8 @@ class RoomCard:
     """Windows in each part of its own split: train, validation, test."""
     split: str = "given"
     """How they were split."""
+    split_why: str = ""
+    """Why they were split this way, in words; nothing where nobody said."""
     window_shape: tuple[int, ...] = ()
     """[packets, subcarriers], or [features]."""
     synthetic: bool = False
@@ -102,6 +124,7 @@ class RoomCard:
         if self.window_shape:
             _check_window_shape(where, self.window_shape)
         _check_parts(where, self.parts)
+        _check_length(where, "split_why", self.split_why, _LONGEST_WHY)
         for predictor, metrics in self.blind.items():
             if not all(math.isfinite(value) for value in metrics.values()):
                 raise DataError(f"{where}: scores of '{predictor}' are not finite: {dict(metrics)}")
@@ -118,6 +141,11 @@ def _check_window_shape(where: str, shape: Sequence[int]) -> None:
             f"{where}: windows of shape {tuple(shape)}; expected (packets, subcarriers) or "
             "(features,)"
         )
+
+
+def _check_length(where: str, what: str, text: str, longest: int) -> None:
+    if len(text) > longest:
+        raise DataError(f"{where}: {what}: {len(text)} letters; expected at most {longest}")
 
 
 def _check_parts(where: str, parts: Mapping[str, int]) -> None:

@@ -22,7 +22,7 @@ from fedapa.stores.arrays import array_digest
 from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
-from fedapa.windows.split import Split, SplitKind, split_windows
+from fedapa.windows.split import Part, Split, SplitKind, split_windows
 
 __all__ = ["Room", "cut_batches", "normalised"]
 
@@ -66,6 +66,7 @@ class Room:
         *,
         recordings: Sequence[str] | None = None,
         classes: Sequence[Label] | npt.NDArray[np.int64] | None = None,
+        days: Sequence[str] | None = None,
         split: SplitKind = "random",
         architecture: str = "large",
         width: int = 256,
@@ -79,7 +80,8 @@ class Room:
             labels: a count or a category for each window.
             recordings: the one each window comes from; by default one per class.
             classes: all classes of the federation; by default those of this room.
-            split: random, blocked or recording.
+            days: the day of each window, for a split by days.
+            split: random, blocked, recording or day.
             architecture: tiny, middle, large, or mlp for features.
             width: of the embedding.
             seed: decides the split and the initial weights.
@@ -97,6 +99,7 @@ class Room:
             spans=1,
             kind=split,
             key=Key(seed) / "split" / name,
+            days=days,
         )
         return cls(
             name=name,
@@ -147,10 +150,9 @@ class Room:
             buffers=frozenset(name for name, _ in model.named_buffers()),
             validation=len(self.split.validation),
             flops=flops(model, self.windows.shape[1:]),
-            parts={
-                part: len(getattr(self.split, part)) for part in ("train", "validation", "test")
-            },
+            parts=self.split.sizes,
             split=self.split.kind,
+            split_why=self.split.why,
             window_shape=tuple(self.windows.shape[1:]),
             synthetic=self.synthetic,
         )

@@ -201,7 +201,6 @@ class Store:
         place = f"{self.path}: {room}/{name}"
         group = self._group(room, name)
         label = _plain(group.attrs["label"])
-        part = _plain(group.attrs.get("part", ""))
         if not isinstance(label, int | str) or (isinstance(label, int) and label < 0):
             raise DataError(f"{place}: label {label!r} is no count and no text")
         what, axes = ("features", 2) if "features" in group else ("amplitude", 3)

@@ -32,6 +32,7 @@ from fedapa.windows.labels import Label
 
 __all__ = [
     "STRICTEST_FIRST",
+    "Part",
     "Split",
     "SplitChoice",
     "SplitKind",
@@ -41,8 +42,9 @@ __all__ = [
 ]
 
 SplitKind: TypeAlias = Literal["random", "blocked", "recording", "day"]
-SplitChoice: TypeAlias = SplitKind | Literal["auto"]
+SplitChoice: TypeAlias = Literal[SplitKind, "auto"]
 """auto: the strictest kind that all rooms of a run allow."""
+Part: TypeAlias = Literal["train", "validation", "test", "continuous"]
 ValidationOf: TypeAlias = Literal["room", "class"]
 _Index: TypeAlias = npt.NDArray[np.int64]
 
@@ -57,6 +59,8 @@ _BLOCKED_WINDOWS = 3
 """A recording that a block is held out of: the block, its gap, and something to learn from."""
 _DAYS = 3
 """For test, for validation and to learn from."""
+_SHOWN = 60
+"""Letters of a label in a reason."""
 
 
 def _no_windows() -> _Index:
@@ -259,13 +263,13 @@ def _day_fault(windows: _Windows) -> str:
 def _few(windows: _Windows, kind: SplitKind, reason: str) -> str:
     """The reason, with the first class that has a single unit; nothing if all have two."""
     few = [name for name, number in windows.unit_numbers(kind).items() if number < 2]
-    return reason.format(few[0]) if few else ""
+    return reason.format(few[0][:_SHOWN]) if few else ""
 
 
 def _block_fault(windows: _Windows) -> str:
     for name, mine in windows.by_class(windows.learned):
         if not any(_holds_block(windows, cut) for cut in _by_recording(windows, mine)):
-            return f"has no recording of {_BLOCKED_WINDOWS} windows of class {name}"
+            return f"has no recording of {_BLOCKED_WINDOWS} windows of class {name[:_SHOWN]}"
     return ""
 
 

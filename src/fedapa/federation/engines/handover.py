@@ -71,8 +71,7 @@ def _tree(room: Room, spare: Path) -> Tree:
         "digest": room.digest,
         "windows": str(_file_of(room, spare)),
         "labels": room.labels,
-        "split": {part: getattr(room.split, part) for part in ("train", "validation", "test")},
-        "split_kind": room.split.kind,
+        "split": {entry.name: getattr(room.split, entry.name) for entry in fields(Split)},
         "recipe": room.recipe.to_json(),
         "mean": room.normaliser.mean,
         "deviation": room.normaliser.deviation,
@@ -88,7 +87,7 @@ def _room(tree: dict[str, Any]) -> Room:
         key=Key(seed, tuple(path)),
         windows=np.load(tree["windows"], mmap_mode="r"),
         labels=tree["labels"],
-        split=Split(**tree["split"], kind=tree["split_kind"]),
+        split=Split(**tree["split"]),
         recipe=replace(recipe, normaliser=Normaliser(tree["mean"], tree["deviation"])),
     )
     return room.with_digest(tree["digest"])
