@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,6 @@ from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Part, Split, SplitKind, split_windows
 
 __all__ = ["Room", "cut_batches", "normalised"]
-
-Part: TypeAlias = Literal["train", "validation", "test"]
 
 _DEFAULT_KEY = Key(0)
 _LOOK = 16  # windows at a time through a net without gradient; 4 to 32 take the same time
