@@ -12,7 +12,7 @@ import pytest
 
 from fedapa.algorithms import find, names
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
-from fedapa.errors import PayloadError, PlanError, RosterError
+from fedapa.errors import PlanError, RosterError
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.messages import Reply, Request, encode_reply
@@ -305,20 +305,33 @@ def test_a_room_twice_in_the_roster_is_noticed(make_rooms: MakeRooms, tmp_path: 
             list(rounds.run(algorithm, twice, plan, state))
 
 
-def test_a_reply_that_does_not_fit_its_card_is_named(make_rooms: MakeRooms, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"confusion": np.eye(2, dtype=int)}, "its confusion matrix is (2, 2)"),
+        ({"upload": b"junk"}, "upload of room 'room 2': 4 bytes are too few"),
+    ],
+)
+def test_a_reply_that_cannot_be_is_named_and_the_run_goes_on(
+    make_rooms: MakeRooms, tmp_path: Path, change: dict[str, Any], complaint: str
+) -> None:
     class Wrong(Rosters):
         def exchange(self, round: Round, requests: Mapping[str, Request]) -> Mapping[str, Reply]:
             replies = dict(super().exchange(round, requests))
-            few = replies["room 2"].confusion[:2, :2]
-            return {**replies, "room 2": replace(replies["room 2"], confusion=few)}
+            return {**replies, "room 2": replace(replies["room 2"], **change)}
 
-    plan = plan_of("local")
+    plan = plan_of("fedavg")
     algorithm = plan.build()
     with InProcess(algorithm, four_rooms(make_rooms), folder=tmp_path, workers=0) as engine:
         wrong = Wrong(engine, engine.roster())
         state = rounds.begin(algorithm, wrong, plan)
-        with pytest.raises(PayloadError, match=r"reply of room 'room 2' to round 1: its confusion"):
-            list(rounds.run(algorithm, wrong, plan, state))
+        steps = list(rounds.run(algorithm, wrong, plan, state))
+    assert len(steps) == plan.rounds + 1
+    assert any("reply of room 'room 2'" in note and complaint in note for note in steps[-1].notes)
+    for step in steps[1:-1]:
+        assert step.record is not None
+        assert step.record["missing"]["upload"] == ["room 2"]
+        assert "accuracy" in step.record["rooms"]["room 1"]
 
 
 @every

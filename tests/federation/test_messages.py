@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fedapa.algorithms.algorithm import Round
 from fedapa.errors import DataError, PayloadError, RunError
+from fedapa.evaluation.metrics import score
 from fedapa.federation import messages
 from fedapa.federation.messages import Agreement, Reply, Request
 from fedapa.payload import decode, encode
@@ -240,12 +241,14 @@ def test_a_reply_that_would_spoil_a_record_is_refused_at_both_ends(
         ({"confusion": np.full((3, 3), 2**63, np.uint64)}, "entries from -9223372036854775808"),
         ({"confusion": np.eye(3, dtype=int)}, "the sum 3, its card has 36 test windows"),
         ({"scores": {}}, "has 0 scores, its card has 36 test windows"),
+        ({"scores": {"accuracy": 1.0, "macro_f1": 0.5}}, "accuracy is 1.0, its confusion matrix"),
     ],
 )
 def test_a_reply_must_fit_the_card_of_its_room(change: dict[str, Any], complaint: str) -> None:
-    messages.check_reply(REPLY, CARD)
+    told = replace(REPLY, scores=score(REPLY.confusion, CARD.labels))
+    messages.check_reply(told, CARD)
     with pytest.raises(PayloadError, match=f"reply of room 'cafe' to round 3: .*{complaint}"):
-        messages.check_reply(replace(REPLY, **change), CARD)
+        messages.check_reply(replace(told, **change), CARD)
 
 
 @given(st.sampled_from(sorted(FRAMES)), st.binary(max_size=200))

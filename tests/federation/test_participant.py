@@ -119,7 +119,7 @@ def test_a_room_whose_card_changed_joins_afresh_and_says_so(
     reply, joined = (own.exchange(round_number(3), TRAIN) for own in (back, new))
     assert reply.upload == joined.upload
     assert "joined afresh" in reply.note
-    assert joined.note == ""
+    assert joined.note == "it had no state of this run and joined now"
     assert back.exchange(round_number(3), TRAIN).note == reply.note, "asked again, said again"
     assert back.exchange(round_number(4), TRAIN).note == "", "from here on it goes on"
 

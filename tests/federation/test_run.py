@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -431,6 +432,29 @@ def test_resume_after_the_records_were_lost_is_refused(
     assert len(run(plan_of(store, rounds=5), out=out, workers=0, resume=True).records) == 5
 
 
+def test_resume_after_a_room_lost_its_states_is_refused(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """Its net would begin anew under the old records."""
+    store, out = make_store(THREE), tmp_path / "out"
+    run(plan_of(store, rounds=2), out=out, workers=0)
+    first = sorted((out / "rooms").iterdir())[0]
+    first.rename(tmp_path / "kept")
+    with pytest.raises(RunError, match=f"the state of room '{first.name}' is missing.*put it back"):
+        run(plan_of(store, rounds=3), out=out, workers=0, resume=True)
+    (tmp_path / "kept").rename(first)
+    assert len(run(plan_of(store, rounds=3), out=out, workers=0, resume=True).records) == 3
+
+
+def test_a_finished_run_makes_its_nets_again(make_store: MakeStore, tmp_path: Path) -> None:
+    store, out = make_store(THREE), tmp_path / "out"
+    run(plan_of(store, rounds=2), out=out, workers=0)
+    before = {path.name: path.read_bytes() for path in (out / "models").iterdir()}
+    shutil.rmtree(out / "models")
+    run(plan_of(store, rounds=2), out=out, workers=0, resume=True)
+    assert {path.name: path.read_bytes() for path in (out / "models").iterdir()} == before
+
+
 def test_resume_without_a_checkpoint_is_refused(make_store: MakeStore, tmp_path: Path) -> None:
     plan, out = plan_of(make_store(THREE), rounds=1), tmp_path / "out"
     run(plan, out=out, workers=0)
@@ -821,7 +845,7 @@ def test_features_run_with_the_mlp(tmp_path: Path) -> None:
     plan = plan_of(path, rounds=1, model={"architecture": "mlp"}, data={"split": "blocked"})
     assert run(plan, out=tmp_path / "out", workers=0).records
     wrong = plan_of(path, model={"architecture": "tiny"}, data={"split": "blocked"})
-    with pytest.raises(PlanError, match="use architecture = 'mlp'"):
+    with pytest.raises(PlanError, match="use architecture = 'counter' or 'mlp'"):
         run(wrong, out=tmp_path / "wrong", workers=0)
 
 

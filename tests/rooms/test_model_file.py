@@ -17,6 +17,7 @@ from fedapa.answers import Answer, probabilities_of
 from fedapa.errors import DataError
 from fedapa.models.model import Model, nearest_prototype
 from fedapa.models.onnx_bytes import wanted_weights
+from fedapa.rooms import model_file
 from fedapa.rooms.model_file import save_model
 from fedapa.stores.simulated import write_simulated
 from fedapa.stores.simulated_captures import write_simulated_captures
@@ -215,6 +216,8 @@ def changed(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
         words = json.loads(file.metadata()["fedapa"])
     words = {key: value for key, value in {**words, **about}.items() if value is not None}
     tensors = {key: value for key, value in {**tensors, **arrays}.items() if value is not None}
+    if "digest" not in about:  # whoever changes it on purpose can sign it, too
+        words["digest"] = model_file._digest(tensors)
     save_file(tensors, path, metadata={"fedapa": json.dumps(words)})
 
 
@@ -222,6 +225,7 @@ def changed(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
     ("about", "arrays", "words"),
     [
         ({"format": 1}, {}, "model format 1, this fedapa reads 3"),
+        ({"digest": "0"}, {}, "its numbers are not those that were saved"),
         ({"classes": None}, {}, "'classes' is missing"),
         ({"classes": [0, "a", 2]}, {}, "classes is not what a model has"),
         ({"classes": [0, 0, 2]}, {}, "classes is not what a model has"),

@@ -126,7 +126,7 @@ def test_continuous_recordings_say_so_in_the_store(tmp_path: Path) -> None:
         found = {take.day: (take.part, take.shape[0]) for take in store.recordings("living room")}
     assert found == {"0": ("", 64), "1": ("", 64), "2": ("continuous", 250)}
     made = distribution(tmp_path / "rooms.h5").windows
-    assert made == planned(preset).windows == {"living room": {1: 1 + 1 + 3}}
+    assert made == planned(preset).windows == {"living room": {1: 1 + 1}}
 
 
 def test_visits_become_captures_with_the_people_beside_them(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from fedapa.errors import DataError
 from fedapa.randomness import Key
 from fedapa.stores.simulated import Task
 from fedapa.stores.simulated_rooms import preset_of
+from fedapa.windows.clean import Amplitudes
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.stream import Windower, Windows, window_starts
 
@@ -206,3 +207,15 @@ def test_a_recipe_without_packets_makes_no_windows() -> None:
     for recipe in (Recipe(), Recipe(source="features", window=5), Recipe(source="arrays")):
         with pytest.raises(DataError, match="makes no windows"):
             Windower(recipe)
+
+
+def test_packets_between_windows_that_lie_apart_are_not_kept() -> None:
+    """10 of every 10,000: what lies between is for nobody, however long it takes."""
+    windower = Windower(Recipe(window=10, stride=10_000))
+    made = 0
+    for start in range(0, 30_000, 100):
+        rows = np.random.default_rng(start).uniform(1, 2, (100, 4, 1)).astype(np.float32)
+        times = np.arange(start, start + 100) / 100
+        made += len(windower.feed(Amplitudes(rows, times, np.zeros(0, np.int16))))
+        assert sum(len(rows) for rows, _ in windower._pieces) <= 200
+    assert made == 3

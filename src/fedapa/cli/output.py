@@ -58,5 +58,7 @@ def print_json(value: Any) -> None:
 
 def fail(sentence: str) -> NoReturn:
     """End with one sentence on stderr and exit code 2."""
-    sys.stderr.write(f"fedapa: {sentence}\n")
+    # Names in it may come from a stranger's file, and a terminal obeys what is not printable.
+    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in sentence)
+    sys.stderr.write(f"fedapa: {shown}\n")
     raise SystemExit(2)

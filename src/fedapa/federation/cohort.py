@@ -52,13 +52,18 @@ def check_once(roster: Roster) -> None:
 
 
 def check_labels(card: RoomCard, first: RoomCard) -> None:
-    """Refuse a room whose class list is not that of the room that was there first."""
+    """Refuse a room whose classes or windows are not those of the room that was there first."""
     if card.labels != first.labels:
         odd = sorted(set(card.labels) ^ set(first.labels), key=str)
         told = f"{odd[0]!r} is in one list only" if odd else "the order differs"
         raise RosterError(
             f"room '{card.name}' has another class list than '{first.name}': {told}; give all "
             "rooms the same classes, also those that a room does not hold"
+        )
+    if card.window_shape != first.window_shape:
+        raise RosterError(
+            f"room '{card.name}' has windows of {card.window_shape}, '{first.name}' of "
+            f"{first.window_shape}; rooms that learn together need one window shape"
         )
 
 

@@ -17,6 +17,7 @@ payloads are arrays. Whatever arrives is a whole message or a ``PayloadError`` o
 """
 
 import json
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -27,7 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedapa.algorithms.algorithm import Round
 from fedapa.errors import DataError, FedapaError, PayloadError
-from fedapa.evaluation.metrics import METRICS
+from fedapa.evaluation.metrics import METRICS, score
 from fedapa.payload import Array, Precision, Tree, decode, encode
 from fedapa.rooms.card import DataCard, RoomCard
 from fedapa.windows.labels import Label, check_name
@@ -132,6 +133,8 @@ class Reply:
             _check_score(word, value)
         if self.scores and not {"accuracy", "macro_f1"} <= set(self.scores):
             raise PayloadError("scores lack accuracy or macro_f1; expected both, or no score")
+        if len(self.note) > _LONGEST_NOTE:
+            raise PayloadError(f"its note has more than {_LONGEST_NOTE} letters")
         for word in self.report:
             if word in ADDED or word.rpartition(".")[2] in METRICS:
                 raise PayloadError(
@@ -170,6 +173,13 @@ def check_reply(reply: Reply, card: RoomCard) -> None:
         raise PayloadError(
             f"{where}: has {len(reply.scores)} scores, its card has {tested} test windows"
         )
+    told = score(counts, card.labels or range(card.classes)) if tested else {}
+    for metric in told if card.labels else ("accuracy", "macro_f1"):
+        if tested and not math.isclose(told[metric], reply.scores.get(metric, -1), abs_tol=1e-9):
+            raise PayloadError(
+                f"{where}: {metric} is {reply.scores.get(metric, 'missing')}, its confusion matrix "
+                f"says {told[metric]:.6g}"
+            )
 
 
 # ---- server → room -------------------------------------------------------------------------------

@@ -59,6 +59,9 @@ _AFRESH = (
 )
 
 
+_JOINED = "it had no state of this run and joined now"
+
+
 @dataclass(frozen=True, eq=False)
 class Participant:
     """One room."""
@@ -183,8 +186,10 @@ class Participant:
             return cast(Tree, remembered["state"]), states.path(number), ""
         # Not the round's stream: a room begins alike whenever it comes.
         key = Key(round.key.seed) / "room" / self.room.name / "join"
-        other_card = any(states.load(number) is None for number in numbers)
-        return self.algorithm.join(self.room, key), None, _AFRESH if other_card else ""
+        note = _JOINED if round.number > 1 else ""
+        if any(states.load(number) is None for number in numbers):
+            note = _AFRESH
+        return self.algorithm.join(self.room, key), None, note
 
 
 @dataclass(frozen=True, eq=False)

@@ -362,6 +362,10 @@ def in_process(
 
 def store_of(plan: Plan, show: Show = unseen, workers: int | None = 0) -> Path:
     """The store of a plan's data; simulated rooms are made where they are not there yet."""
+    if plan.data.file == GIVEN_ROOMS:
+        raise PlanError(
+            "this plan is of rooms that were given in Python; give them again: run(plan, rooms=…)"
+        )
     if plan.data.file is not None:
         return Path(plan.data.file)
     return simulated_store(

@@ -16,8 +16,8 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from fedapa.algorithms.algorithm import Algorithm, Roster, Round
-from fedapa.errors import RosterError, RunError
+from fedapa.algorithms.algorithm import Algorithm, Payload, Roster, Round
+from fedapa.errors import PayloadError, RosterError, RunError
 from fedapa.evaluation.record import over_rooms
 from fedapa.federation import cohort
 from fedapa.federation.messages import Reply, Request, card_of, card_tree, check_reply
@@ -53,9 +53,9 @@ class Engine(Protocol):
         not in the answer. Nobody is asked again in this exchange: such a room missed it, and its
         upload and score of this round do not exist for the server. It may have trained all the
         same; it goes on from its newest state when it is asked next. Each room has at most one
-        reply, and a reply that answers another round than this one is passed over. How long to
-        wait for a room is for the engine to say; what cannot be mended (no room will ever answer
-        again) it raises.
+        reply; one that answers another round than this one is passed over, and so is one that
+        cannot be what the room has to say, with a note. How long to wait for a room is for the
+        engine to say; what cannot be mended (no room will ever answer again) it raises.
         """
 
 
@@ -161,25 +161,29 @@ def run(
             for room in members
             if room in answered and answered[room].round == number
         }
-        for room, reply in replies.items():
-            check_reply(reply, cards[room])
-            said += [f"room '{room}': {reply.note}"] if reply.note else []
+        uploads: dict[str, Payload] = {}
+        for room in list(replies):
+            reply = replies[room]
+            try:
+                check_reply(reply, cards[room])
+                if room in present and reply.upload is not None:
+                    uploads[room] = decode(reply.upload, f"upload of room '{room}'")
+            except PayloadError as error:
+                del replies[room]
+                said.append(f"the reply of room '{room}' is passed over: {error}")
+            else:
+                said += [f"room '{room}': {reply.note}"] if reply.note else []
         if last:
             said += [
                 f"room '{room}' missed the last exchange, so it has no model file and no last "
                 "score; make the run longer when it is back"
-                for room in cards
+                for room in members
                 if room not in replies
             ]
         record = None
         if number > 1:
             record = _record(number - 1, cast(Tree, state["trained"]), requests, replies)
         if not last:
-            uploads = {
-                room: decode(upload, f"upload of room '{room}'")
-                for room in present
-                if room in replies and (upload := replies[room].upload) is not None
-            }
             server = algorithm.merge(server, uploads, round)
         # After the last exchange the half stays: a longer run starts from it (``reopened``).
         trained = state["trained"] if last else _trained(algorithm, server, requests, replies)

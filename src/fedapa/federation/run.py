@@ -137,7 +137,8 @@ def run(
             # Preparing takes time: somebody else may have run here meanwhile.
             _check_output(folder, plan, resume)
             for left_over in folder.rglob(".*.partial"):
-                left_over.unlink()
+                if left_over.is_file():
+                    left_over.unlink()
             with own or contextlib.nullcontext(cast(rounds.Engine, engine)) as reached:
                 return _run(
                     plan,
@@ -169,6 +170,8 @@ def _run(
     checkpoint = Checkpoint(folder / "checkpoint")
     state = _begun(plan, folder, engine, checkpoint.load(), fixed=fixed)
     name = _name(folder, state)
+    if fixed and cast(int, state["round"]) > 0:
+        _check_states(folder, name, rounds.cards_of(state))
     cards = rounds.cards_of(state)
     data = describe(list(cards.values()), plan)
     done = cast(int, state["round"])
@@ -239,7 +242,7 @@ def _begun(
             )
         if state["run"] != _identity(plan, data):
             raise RunError(f"{folder}: its checkpoint is of another run; choose another --out")
-    unfinished = not (folder / "summary.json").is_file()
+    unfinished = not (folder / "summary.json").is_file() or not (folder / "models").is_dir()
     if state["closed"] and (cast(int, state["round"]) <= plan.rounds or unfinished):
         return rounds.reopened(state)
     return state
@@ -272,6 +275,17 @@ def _name(folder: Path, state: Tree) -> str:
     name = f"{identity}-{secrets.token_hex(8)}"
     write_text(path, name + "\n")
     return name
+
+
+def _check_states(folder: Path, name: str, rooms: Iterable[str]) -> None:
+    """Refuse to go on where a room's states were lost: it would begin anew, and nobody knew."""
+    for room in rooms:
+        states = folder / "rooms" / room / name
+        if not any(states.glob("round-*.state")):
+            raise RunError(
+                f"{states}: the state of room '{room}' is missing, so its net would begin anew; "
+                "put it back, or choose another --out"
+            )
 
 
 def _check_output(folder: Path, plan: Plan, resume: bool) -> None:

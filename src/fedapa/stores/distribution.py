@@ -72,12 +72,13 @@ def distribution(
 
 def planned(preset: Preset) -> Distribution:
     """What the simulated rooms of a preset hold, or will hold once they are made."""
-    found: dict[str, Counter[Label]] = {}
+    planned_windows: dict[str, Counter[Label]] = {}
     for task in tasks_of(preset, seed=0, workers=1):
-        counts = found.setdefault(task.place.scene.room.name, Counter())
-        counts[task.count] += task.packets // preset.window
+        counts = planned_windows.setdefault(task.place.scene.room.name, Counter())
+        if not task.part:  # what is for counting over time is neither learned nor tested
+            counts[task.count] += task.packets // preset.window
     windows = {
-        room: {label: found[room][label] for label in sorted_labels(found[room])}
-        for room in sorted(found)
+        room: {label: counts[label] for label in sorted_labels(counts)}
+        for room, counts in sorted(planned_windows.items())
     }
     return Distribution(f"simulated rooms '{preset.name}'", preset.window, True, windows)

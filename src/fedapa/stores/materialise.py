@@ -173,6 +173,10 @@ def _cut_room(
         raise DataError(f"{store.path}: room '{room}' mixes packets and features; split it in two")
     if not any(_windows_in(recording, recipe) for recording in recordings):
         longest = max((recording.shape[0] for recording in recordings), default=0)
+        if not longest:
+            raise DataError(
+                f"{store.path}: room '{room}' holds no packets; leave it out: --without"
+            )
         raise DataError(
             f"{store.path}: room '{room}' has no windows: its longest recording has {longest} "
             f"packets, a window needs {recipe.window}; choose a shorter window, e.g. --set "

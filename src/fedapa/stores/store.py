@@ -201,7 +201,9 @@ class Store:
         place = f"{self.path}: {room}/{name}"
         group = self._group(room, name)
         label = _plain(group.attrs["label"])
-        if not isinstance(label, int | str) or (isinstance(label, int) and label < 0):
+        if isinstance(label, bool) or not isinstance(label, int | str):
+            raise DataError(f"{place}: label {label!r} is no count and no text")
+        if isinstance(label, int) and label < 0:
             raise DataError(f"{place}: label {label!r} is no count and no text")
         what, axes = ("features", 2) if "features" in group else ("amplitude", 3)
         rows = child(group, what, h5py.Dataset, place)
@@ -312,6 +314,11 @@ class StoreWriter:
 
         ``part = "continuous"`` marks one for counting over time, neither learned nor tested.
         """
+        if len(timestamps) != len(amplitude):
+            raise DataError(
+                f"recording '{name}': {len(amplitude)} packets and {len(timestamps)} time stamps; "
+                "give one for each packet"
+            )
         group = self._new(room, name, label=label, day=day, rate=rate, part=part)
         packets, subcarriers, links = amplitude.shape
         rows = group.create_dataset(

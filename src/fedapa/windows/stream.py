@@ -143,6 +143,8 @@ class Windower:
         ahead = 0 if final else margin
         due = range(self._next, self._packets - length - ahead + 1, self.recipe.step)
         if not due:
+            while self._pieces and self._kept_from + len(self._pieces[0][0]) <= self._next - margin:
+                self._kept_from += len(self._pieces.pop(0)[0])  # between two windows that are apart
             return []
         rows = np.concatenate([rows for rows, _ in self._pieces])
         times = np.concatenate([times for _, times in self._pieces])
