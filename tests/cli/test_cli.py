@@ -231,14 +231,16 @@ def test_the_demo_says_simulated_everywhere(tmp_path: Path) -> None:
     page = (out / "index.html").read_text()
     assert "SIMULATED rooms." in page
     assert page.count("SIMULATED") >= 5, "each figure carries the word"
-    for algorithm in ("local", "fedapa"):
+    assert "guessing reaches" in text, "the answer stands above the tables"
+    assert "guessing reaches" in page
+    for algorithm in ("local", "fedapa", "forest"):
         assert json.loads((out / algorithm / "summary.json").read_text())["synthetic"]
         assert json.loads((out / algorithm / "data.json").read_text())["synthetic"]
     nets = {
         about["architecture"]
         for about in json.loads((out / "fedapa" / "data.json").read_text())["rooms"].values()
     }
-    assert nets == {"tiny", "middle", "large"}
+    assert nets == {"counter"}
     began = time.monotonic()
     assert fedapa("demo", "--out", out, "--rounds", "2").stdout == text
     assert time.monotonic() - began < 60, "a finished demo is shown, not run again"

@@ -56,7 +56,7 @@ def compare(
         ),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="smoke, quick or paper: rounds and learning rate.")
+        str, typer.Option(help="smoke, quick, counting or paper: rounds and learning rate.")
     ] = "quick",
     only: OnlyRooms = None,
     without: WithoutRooms = None,
@@ -290,7 +290,7 @@ for _name, _about in (
 @reproduce.command("difficulty")
 def reproduce_difficulty(
     data: Data = None,
-    preset: Annotated[str, typer.Option(help="smoke, quick or six-rooms.")] = "quick",
+    preset: Annotated[str, typer.Option(help="smoke, quick, counting or six-rooms.")] = "quick",
     seed: Annotated[int, typer.Option(min=0)] = 0,
     window: Annotated[
         int | None, typer.Option(min=1, help="Packets; default: what the store recommends.")

@@ -31,7 +31,7 @@ def demo(
     ] = None,
     workers: Workers = None,
 ) -> None:
-    """Six simulated rooms with different nets: Local against FedAPA, a table and a page.
+    """Six simulated rooms: Local, FedAPA and a random forest count people; tables and a page.
 
     An interrupted demo goes on where it stopped; a finished one is shown again.
 
@@ -54,7 +54,9 @@ def run(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="smoke (seconds), quick (minutes, the default) or paper (hours)."),
+        typer.Option(
+            help="smoke (seconds), quick (minutes, the default), counting or paper (hours)."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="A store of rooms; default: the preset's SIMULATED rooms.")
@@ -175,11 +177,14 @@ def _check_plan_file(path: Path) -> None:
 
 
 def _print_results(results: "Results") -> None:
-    """Rooms, then methods, after all rounds."""
+    """The answer in one sentence, then rooms and methods, after all rounds."""
+    from fedapa.evaluation.verdict import in_short
     from fedapa.report.tables.comparison import overall, rooms
     from fedapa.report.tables.table import rich_table
 
     for setting in results.settings:
+        if (sentence := in_short(setting, setting.rounds)) is not None:
+            print_out(sentence)
         shown = [row.name for row in setting.rows if row.group != "blind"]
         print_out(rich_table(rooms(setting, shown)))
         print_out(rich_table(overall(setting)))

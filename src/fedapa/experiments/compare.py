@@ -16,6 +16,7 @@ from fedapa.experiments.experiment import Base, Case, Experiment, Nets
 from fedapa.experiments.experiment import algorithms as cases_of
 from fedapa.federation.plan import DataPlan
 from fedapa.stores.store import Store
+from fedapa.windows.views import find_view
 
 __all__ = ["compare"]
 
@@ -42,7 +43,8 @@ def compare(
     is named, or the first that is no control where FedAPA is not among them.
     """
     features = holds_features(base.plan.data)
-    nets = architecture or ("mlp" if features else "by-size")
+    usual_net = "counter" if find_view(base.plan.data.view).is_flat else "mlp"
+    nets = architecture or (usual_net if features else "by-size")
     alone = _all_differ(nets, base.plan.data)
     usual = [
         name

@@ -40,6 +40,7 @@ from fedapa.report.runs import Runs, setting_of
 from fedapa.stores.simulated_rooms import preset_hash, preset_of
 from fedapa.stores.store import Store
 from fedapa.toml import read_toml
+from fedapa.windows.views import find_view
 
 __all__ = ["Conducted", "conduct", "folder_name", "holds_features", "refuse_results"]
 
@@ -176,7 +177,9 @@ def _begin_with_shorter(folder: Path, plan: Plan) -> Plan:
 
 
 def holds_features(data: DataPlan) -> bool:
-    """Whether rooms hold feature vectors instead of packets; simulated ones do not."""
+    """Whether nets see vectors of numbers: by the view, or because a store holds no packets."""
+    if find_view(data.view).is_flat:
+        return True
     if data.file is None:
         return False
     with Store(Path(data.file)) as store:

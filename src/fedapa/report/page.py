@@ -20,7 +20,7 @@ from fedapa.algorithms.local import Local
 from fedapa.csi.capture import data_kind
 from fedapa.errors import FedapaError
 from fedapa.evaluation.results import Results, Setting
-from fedapa.evaluation.verdict import verdict
+from fedapa.evaluation.verdict import in_short, verdict
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import GIVEN_ROOMS, prepare_rooms
 from fedapa.federation.run import Run
@@ -168,6 +168,9 @@ def write_run_page(path: Path, runs: Sequence[Run], *, title: str) -> Results:
     """Write the page of finished runs that share their data and seed; their results."""
     results, named = results_of(runs, title=title)
     report = Report(title)
+    for setting in results.settings:
+        if (sentence := in_short(setting, setting.rounds)) is not None:
+            report.say(sentence)
     _fill(report, results, named, {})
     report.page(path)
     return results

@@ -1,4 +1,4 @@
-"""Presets: plans by name. smoke takes seconds, quick minutes, paper hours."""
+"""Presets: plans by name. smoke takes seconds, quick and counting minutes, paper hours."""
 
 import tomllib
 from importlib import resources
@@ -8,7 +8,7 @@ from fedapa.errors import PlanError, nearest
 
 __all__ = ["PRESETS", "preset"]
 
-PRESETS = ("smoke", "quick", "paper")
+PRESETS = ("smoke", "quick", "counting", "paper")
 
 
 def preset(name: str) -> dict[str, Any]:

@@ -36,6 +36,11 @@ class View(ABC):
     slowest: ClassVar[float] = 0.0
     """Packets per second below which it says nothing."""
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether it makes a vector of numbers, not a matrix."""
+        return len(self.shape(1, 1, 1)) == 1
+
     @abstractmethod
     def shape(self, packets: int, links: int, subcarriers: int) -> tuple[int, ...]:
         """Of what it makes of a window: (rows, columns), or (numbers,)."""
