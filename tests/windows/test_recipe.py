@@ -122,6 +122,21 @@ def test_seconds_become_packets_at_the_receivers_rate() -> None:
     assert (resampled.window, resampled.stride) == (200, 50)
 
 
+@pytest.mark.parametrize(
+    ("window", "overlap", "stride"),
+    [
+        (500, 0.8, 100),
+        (500, 0.875, 50),  # 62.5 is none; in ten parts there are windows end to end
+        (500, 0.5, 250),
+        (503, 0.75, 126),  # a prime: as asked for
+    ],
+)
+def test_a_stride_leaves_windows_that_lie_end_to_end(
+    window: int, overlap: float, stride: int
+) -> None:
+    assert Recipe(window=window, overlap=overlap).sized().stride == stride
+
+
 def test_a_window_of_seconds_is_cut_down_to_the_recordings_and_says_so() -> None:
     sized = Recipe(seconds=4.0, packet_rate=100.0, link_count=3, links="all").sized(longest=250)
     assert sized.window == 250

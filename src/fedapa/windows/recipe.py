@@ -244,7 +244,7 @@ class Recipe:
             window = min(max(1, self.decimate, round(self.seconds * rate)), longest or sys.maxsize)
         stride = self.stride
         if self.overlap and window is not None:
-            stride = max(1, round(window * (1 - self.overlap)))
+            stride = _stride(window, self.overlap)
         return replace(self, window=window, stride=stride, overlap=0.0)
 
     def sentence(self) -> str:
@@ -361,6 +361,18 @@ class Recipe:
         if "rate" not in shared:
             shared = {name: shared[name] for name in shared.keys() - {"longest_gap", "low_pass"}}
         return cls(**shared)
+
+
+def _stride(window: int, overlap: float) -> int:
+    """Packets from one window to the next, the window's length a multiple of them if it can be.
+
+    Then every window has a neighbour that begins where it ends: those that test must not overlap.
+    """
+    parts = round(1 / (1 - overlap))
+    for number in range(parts, 2 * parts):
+        if window % number == 0:
+            return window // number
+    return max(1, round(window * (1 - overlap)))
 
 
 def _brief(value: object) -> str:
