@@ -4,24 +4,21 @@ from fedapa.evaluation.results import Row, Setting
 
 __all__ = ["in_short", "verdict"]
 
-_NEIGHBOURS = ("forest", "linear")
-"""Simple models that every net is measured against."""
-
 
 def in_short(setting: Setting, horizon: int) -> str | None:
-    """Who counts best, how well, and whether that beats the simple models and guessing.
+    """Who counts best, how well, and whether that beats the controls and guessing.
 
     None where no method has a figure.
     """
     scored = [row for row in setting.rows if row.metrics(horizon, "accuracy") is not None]
-    methods = [row for row in scored if row.group != "blind" and row.name not in _NEIGHBOURS]
+    methods = [row for row in scored if row.group not in ("blind", "control")]
     if not methods:
         return None
     best = max(methods, key=lambda row: _mean(row, horizon, "accuracy"))
     told = f"{best.title} is right in {_percent(best, horizon, 'accuracy')} of the test windows"
     if best.metrics(horizon, "within_one") is not None:
         told += f" and within one person in {_percent(best, horizon, 'within_one')}"
-    others = [row for row in scored if row.name in _NEIGHBOURS]
+    others = [row for row in scored if row.group == "control"]
     others += [row for row in methods if row is not best]
     blind = [row for row in scored if row.group == "blind"]
     compared = [_against(setting, best, row, horizon) for row in others]

@@ -7,7 +7,9 @@ is what the page shows.
 
 from pathlib import Path
 
-from fedapa.evaluation.results import Results
+from fedapa.algorithms.forest import RandomForest
+from fedapa.algorithms.local import Local
+from fedapa.evaluation.results import REFERENCE, Results
 from fedapa.experiments.presets import preset
 from fedapa.federation.plan import Plan
 from fedapa.federation.run import run
@@ -16,7 +18,7 @@ from fedapa.report.page import write_run_page
 
 __all__ = ["demo"]
 
-_ALGORITHMS = ("local", "fedapa", "forest")
+_ALGORITHMS = (Local.name, REFERENCE, RandomForest.name)
 
 
 def demo(
