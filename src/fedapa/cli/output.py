@@ -45,7 +45,7 @@ def print_out(what: Any) -> None:
     from rich.console import Console
 
     # A pipe has no width of its own; tables must not be folded to 80 columns there.
-    width = None if sys.stdout.isatty() else 160
+    width = None if sys.stdout.isatty() else 200
     # Names of rooms and files are printed as they are: "[x]" is no colour.
     console = Console(width=width, markup=False, highlight=False)
     console.print(what, soft_wrap=isinstance(what, str))
@@ -59,6 +59,9 @@ def print_json(value: Any) -> None:
 def fail(sentence: str) -> NoReturn:
     """End with one sentence on stderr and exit code 2."""
     # Names in it may come from a stranger's file, and a terminal obeys what is not printable.
-    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in sentence)
+    shown = "".join(
+        letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1]
+        for letter in sentence
+    )
     sys.stderr.write(f"fedapa: {shown}\n")
     raise SystemExit(2)

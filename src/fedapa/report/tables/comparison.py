@@ -44,7 +44,7 @@ HEADINGS = {
     "macro_f1": "Macro F1 (%)",
     "mae": "MAE (people)",
     "within_one": "Within ±1 (%)",
-    "mae_median": "MAE of the median",
+    "mae_median": "Median's MAE",
 }
 """Metrics as tables call them, in their order."""
 _SHORT = {"accuracy": "Acc. (%)", "macro_f1": "F1 (%)", "mae": "MAE"}
