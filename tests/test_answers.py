@@ -10,7 +10,6 @@ from fedapa.answers import (
     fit_temperature,
     median_class,
     probabilities_of,
-    prototype_scores,
 )
 
 
@@ -72,13 +71,6 @@ def test_a_temperature_never_changes_the_most_probable_class() -> None:
     np.testing.assert_array_equal(
         probabilities_of(scores, temperature).argmax(axis=1), scores.argmax(axis=1)
     )
-
-
-def test_the_nearest_prototype_by_hand() -> None:
-    """(1, 0) lies at distance² 1 from the origin, 4 from (1, 2); the third class has none."""
-    scores = prototype_scores([[1.0, 0.0]], [[0, 0], [1, 2], [1, 0]], [True, True, False])
-    assert scores.tolist() == [[-1.0, -4.0, -np.inf]]
-    assert probabilities_of(scores)[0, 2] == 0
 
 
 def test_evidence_by_hand() -> None:

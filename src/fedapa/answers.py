@@ -1,11 +1,11 @@
-"""Answers: from a net's scores, or a room's prototypes, to a number of people; numpy only.
+"""Answers: from the scores of classes to a number of people; numpy only.
 
 ::
 
     head      the most probable class; right most often
     median    the class in the middle of the probabilities; the least absolute error
     expected  the mean of the probabilities, in people; the least squared error
-    nearest   the class of the nearest prototype
+    nearest   the class of the nearest prototype (``models.nearest_prototype`` gives its scores)
 
 Counts are ordered, so an answer between two peaks can be better than either. Probabilities are
 *calibrated* first: a net that learned by heart is surer than it should be, and one temperature,
@@ -26,7 +26,6 @@ __all__ = [
     "fit_temperature",
     "median_class",
     "probabilities_of",
-    "prototype_scores",
 ]
 
 Answer: TypeAlias = Literal["head", "nearest", "median", "expected"]
@@ -88,22 +87,6 @@ def median_class(probabilities: npt.ArrayLike, counts: Sequence[int]) -> _Classe
 def expected_count(probabilities: npt.ArrayLike, counts: Sequence[int]) -> _Floats:
     """[B] Σ p_c · c, in people."""
     return np.asarray(np.asarray(probabilities, np.float64) @ np.asarray(counts, np.float64))
-
-
-def prototype_scores(
-    embeddings: npt.ArrayLike, prototypes: npt.ArrayLike, present: npt.ArrayLike
-) -> _Floats:
-    """[B, C] −‖r − p_c‖², the largest at the nearest prototype; −∞ where there is none.
-
-    Args:
-        embeddings: [B, D].
-        prototypes: [C, D].
-        present: [C].
-    """
-    vectors, centres = np.asarray(embeddings, np.float64), np.asarray(prototypes, np.float64)
-    squares = np.square(vectors).sum(axis=1)[:, None] + np.square(centres).sum(axis=1)[None]
-    distance = squares - 2 * vectors @ centres.T  # (B, C)
-    return np.where(np.asarray(present, bool)[None], -distance, -np.inf)
 
 
 def add_evidence(probabilities: npt.ArrayLike, dependence: float = 1.0) -> _Floats:

@@ -22,7 +22,7 @@ def simulate(
     preset: Annotated[
         str,
         typer.Option(
-            help="smoke (a second), quick (seconds), counting (half a minute) or six-rooms "
+            help="smoke (a second), quick (seconds), counting (a minute or two) or six-rooms "
             "(1.4 GB, minutes)."
         ),
     ] = "quick",
