@@ -143,7 +143,7 @@ def test_an_unknown_preset_offers_the_nearest() -> None:
 
 def test_differences_name_the_keys() -> None:
     old, new = Plan(rounds=3).document(), Plan(rounds=4, data={"split": "random"}).document()
-    assert differences(old, new) == ["data.split: recording → random", "rounds: 3 → 4"]
+    assert differences(old, new) == ["data.split: auto → random", "rounds: 3 → 4"]
 
 
 def test_rooms_are_chosen_by_the_plan(make_store: MakeStore) -> None:

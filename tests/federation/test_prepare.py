@@ -18,6 +18,7 @@ from fedapa.federation.prepare import (
     describe,
     make_room,
     prepare_rooms,
+    survey_rooms,
     tell_data,
 )
 from fedapa.models.build import assign_by_size
@@ -48,9 +49,9 @@ def test_rooms_that_prepare_alone_are_those_of_one_process(
                     alone.attrs[name] = value
                 together.copy(room, alone)
             plans[room] = plan_of(path)
-    windows = {room: cut_windows(plan)[0] for room, plan in plans.items()}
-    cards = [tell_data(plans[room], windows[room]) for room in sorted(plans)]
+    cards = [tell_data(plans[room], *survey_rooms(plans[room])) for room in sorted(plans)]
     agreed = agree(plan_of(whole), cards)
+    windows = {room: cut_windows(plan, view=agreed.view)[0] for room, plan in plans.items()}
     assert agreed.classes == (0, 1, 2)
     assert set(agreed.nets.values()) == {"tiny", "middle", "large"}
     for expected in prepare_rooms(plan_of(whole)):
@@ -66,10 +67,16 @@ def test_window_shapes_that_do_not_fit_are_refused_by_name_with_a_remedy() -> No
         DataCard("cafe", (0, 1), (16, 52), {"train": 8, "validation": 1, "test": 2}),
         DataCard("hall", (0, 1), (16, 64), {"train": 8, "validation": 1, "test": 2}),
     ]
+    plan = Plan(data={"view": "amplitude", "split": "recording"})
     with pytest.raises(
-        DataError, match=r"room 'hall' has windows of \(16, 64\), room 'cafe' .*same"
+        DataError, match=r"room 'hall' has windows of \(16, 64\), room 'cafe' .*same bandwidth"
     ):
-        agree(Plan(), cards)
+        agree(plan, cards)
+    alike = {"spectrum": (16, 8), "statistics": (169,)}
+    told = [replace(card, view_shapes={"amplitude": card.window_shape, **alike}) for card in cards]
+    remedy = "one window shape: with data.view = 'spectrum' or 'statistics' they have one"
+    with pytest.raises(DataError, match=remedy):
+        agree(plan, told)
 
 
 def test_what_cannot_agree_is_told_with_the_rooms() -> None:
@@ -80,7 +87,7 @@ def test_what_cannot_agree_is_told_with_the_rooms() -> None:
         agree(Plan(), [card, card])
     others = [replace(card, name=name, labels=("sit", "walk")) for name in ("hall", "lab")]
     with pytest.raises(DataError, match=r"0 … in room 'cafe', 'walk' … in room 'hall', room 'lab'"):
-        agree(Plan(), [card, *others])
+        agree(Plan(data={"split": "random"}), [card, *others])
 
 
 def test_a_room_that_did_not_agree_is_named(make_store: MakeStore) -> None:
@@ -89,6 +96,13 @@ def test_a_room_that_did_not_agree_is_named(make_store: MakeStore) -> None:
     agreed = Agreement((0, 1, 2), (16, 6), {"hall": "tiny"}, "random")
     with pytest.raises(RosterError, match=r"room 'cafe' is not among those that agreed \(hall\)"):
         make_room(plan, windows, agreed=agreed)
+
+
+def test_windows_that_are_seen_otherwise_than_agreed_are_refused(make_store: MakeStore) -> None:
+    plan = plan_of(make_store(THREE))
+    agreed = Agreement((0, 1, 2), (16, 6), {"cafe": "tiny"}, "random", view="motion")
+    with pytest.raises(RosterError, match=r"seen as 'amplitude', the rooms agreed on 'motion'"):
+        make_room(plan, cut_windows(plan)[0], agreed=agreed)
 
 
 def test_rooms_of_other_shapes_are_refused_before_windows_are_dealt(tmp_path: Path) -> None:
@@ -114,7 +128,7 @@ def test_recordings_of_other_subcarriers_are_named(make_store: MakeStore) -> Non
             del file["hall"][recording]["amplitude"]
             file["hall"][recording]["amplitude"] = np.random.rand(64, 5, 1)  # noqa: NPY002
     with pytest.raises(DataError, match=r"room 'hall' has windows of \(32, 5\), room 'cafe'"):
-        prepare_rooms(plan_of(mixed, data={"window": 32}))
+        prepare_rooms(plan_of(mixed, data={"window": 32, "view": "amplitude"}))
 
 
 # ---- one way to split for all rooms --------------------------------------------------------------

@@ -137,7 +137,8 @@ def test_a_normaliser_is_computed_once_for_the_same_train_windows(
     store = str(make_store())
 
     def normalisers(seed: int) -> dict[str, Normaliser]:
-        plan = Plan(seed=seed, data={"file": store, "window": 16, "split": "random"})
+        data = {"file": store, "window": 16, "split": "random", "view": "amplitude"}
+        plan = Plan(seed=seed, data=data)
         return {room.name: room.normaliser for room in prepare_rooms(plan)}
 
     calls = 0

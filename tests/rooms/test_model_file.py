@@ -150,7 +150,7 @@ def test_a_run_leaves_models_that_count_without_torch(
     """From a store to a file to counts; the recipe in the file makes the windows of the run."""
     plan = Plan(
         rounds=1,
-        data={"file": str(make_store()), "window": 16, "decimate": 2},
+        data={"file": str(make_store()), "window": 16, "decimate": 2, "view": "amplitude"},
         model={"architecture": "tiny", "width": 8},
     )
     run(plan, out=tmp_path / "out", workers=0)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from fedapa.errors import DataError
+from fedapa.errors import DataError, PlanError
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.randomness import Key
@@ -154,17 +154,18 @@ def test_a_plan_can_ask_for_a_partition(tmp_path: Path) -> None:
                     amplitude=stream.normal(size=(16, 3, 1)).astype(np.float32),
                     timestamps=np.arange(16.0),
                 )
-    plan = Plan(
-        data={
-            "file": str(tmp_path / "pool.h5"),
-            "window": 8,
-            "partition": "classes",
-            "partition_rooms": 4,
-            "partition_classes": 2,
-        },
-        model={"architecture": "tiny", "width": 4},
-    )
-    rooms = prepare_rooms(plan)
+    data = {
+        "file": str(tmp_path / "pool.h5"),
+        "window": 8,
+        "partition": "classes",
+        "partition_rooms": 4,
+        "partition_classes": 2,
+        "split": "recording",
+    }
+    model = {"architecture": "tiny", "width": 4}
+    with pytest.raises(PlanError, match=r'view = "auto": .*deals their windows anew; name a view'):
+        prepare_rooms(Plan(data=data, model=model))
+    rooms = prepare_rooms(Plan(data={**data, "view": "amplitude"}, model=model))
     assert [room.name for room in rooms] == ["part 01", "part 02", "part 03", "part 04"]
     assert {room.classes for room in rooms} == {(0, 1, 2, 3)}
     assert all(len(np.unique(room.labels)) == 2 for room in rooms)

@@ -245,7 +245,9 @@ def test_faults_are_told_by_what_the_view_needs() -> None:
     made = Windower(Recipe(**{**vars(recipe), "view": "motion"})).feed(amplitudes(given))
     good, link, subcarrier, constant, nan = made.faults
     assert good == ""
-    assert link == "has a dead link (number 1 of 2 is zero throughout)"
+    assert link == (
+        "has a dead link (number 1 of 2 is zero throughout), of which view 'motion' makes nothing"
+    )
     assert "zero throughout (number 7 of 12), of which view 'motion' makes nothing" in subcarrier
     assert constant.startswith("is constant")
     assert np.isfinite(made.values[0]).all()

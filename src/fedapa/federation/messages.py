@@ -75,6 +75,10 @@ class Agreement:
     """How every room splits its windows."""
     why: str = ""
     """Why this way, in words."""
+    view: str | None = None
+    """What every room makes of its windows; none where they came finished."""
+    view_why: str = ""
+    """Why this view, in words."""
 
     def __post_init__(self) -> None:
         """Refuse classes that are no class list; the nets are checked by who builds them."""

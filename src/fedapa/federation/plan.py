@@ -78,12 +78,13 @@ class DataPlan(_Section):
     """Keep every n-th packet, after a low-pass."""
     subcarrier_step: PositiveInteger = 1
     """Keep every n-th subcarrier of each link."""
-    links: Literal["first", "all"] = "first"
+    links: Literal["first", "all"] = "all"
     """The first antenna pair, or all of them."""
     view: Literal[
-        "amplitude", "level", "motion", "spectrum", "statistics", "statistics by link"
-    ] = "amplitude"
-    """What a window becomes before the net; statistics are numbers, for which there is the MLP."""
+        "auto", "amplitude", "level", "motion", "spectrum", "statistics", "statistics by link"
+    ] = "auto"
+    """What a window becomes before the net; auto is what a linear model does best with on
+    validation windows."""
     bad_windows: Literal["refuse", "drop"] = "refuse"
     """Windows with NaN, infinity or no change at all."""
     partition: Partition = "rooms"
@@ -95,16 +96,16 @@ class DataPlan(_Section):
     """α of the Dirichlet shares: small is a strong skew."""
     partition_classes: Annotated[int, Field(ge=2, le=_MOST_CLASSES)] = 2
     """k, the classes in a room."""
-    split: SplitChoice = "recording"
+    split: SplitChoice = "auto"
     """random (paper-like, leaks), blocked, recording or day; auto is the strictest that all rooms
     allow."""
     test: Share = 0.2
     """Share of windows to test on."""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the rest kept from training, for whatever is tuned."""
-    validation_of: ValidationOf = "room"
-    """That share of the room as a whole, or of every class with four or more recordings (days
-    where the split is day; windows where it is blocked or random)."""
+    validation_of: ValidationOf = "class"
+    """That share of every class with four or more recordings (days where the split is day; windows
+    where it is blocked or random), or of the room as a whole."""
 
     @field_validator("file", mode="before")
     @classmethod
@@ -126,8 +127,13 @@ class DataPlan(_Section):
             store.rooms, only=self.only, without=self.without, place=str(store.path)
         )
 
-    def recipe(self, recommended: int | None) -> Recipe:
-        """How to cut windows; ``recommended`` is the store's own window length."""
+    def recipe(self, recommended: int | None, view: str | None = None) -> Recipe:
+        """How to cut windows.
+
+        Args:
+            recommended: the store's own window length.
+            view: what was agreed on; by default the plan's, and the plainest while that is open.
+        """
         length = self.window or (None if self.seconds else recommended)
         if length is not None and self.decimate > length:
             raise PlanError(
@@ -142,15 +148,16 @@ class DataPlan(_Section):
             subcarrier_step=self.subcarrier_step,
             links=self.links,
             bad_windows=self.bad_windows,
-            view=self.view,
+            view=view or ("amplitude" if self.view == "auto" else self.view),
         )
 
 
 class ModelPlan(_Section):
     """The nets."""
 
-    architecture: str | dict[str, str] = "large"
-    """One net for all, "by-size" (thirds by train windows: tiny, middle, large), or room = net."""
+    architecture: str | dict[str, str] = "auto"
+    """One net for all, "by-size" (thirds by train windows: tiny, middle, large), or room = net;
+    "auto" is our counter for views that are vectors and the paper's large net for matrices."""
     width: Annotated[int, Field(ge=1, le=_WIDEST)] = 256
     """Of the embedding."""
     normalise_embedding: bool = False
@@ -162,7 +169,7 @@ class ModelPlan(_Section):
     def _known_nets(self) -> "ModelPlan":
         chosen = self.architecture
         given = chosen.values() if isinstance(chosen, dict) else [chosen]
-        known = (*ARCHITECTURES, *(() if isinstance(chosen, dict) else ("by-size",)))
+        known = (*ARCHITECTURES, *(() if isinstance(chosen, dict) else ("auto", "by-size")))
         for net in given:
             if net not in known:
                 raise ValueError(f"'{net}' is no architecture; {nearest(net, known)}")

@@ -2,10 +2,12 @@
 
 ::
 
-    room     cut_windows(plan)                  its own windows
-    room     tell_data(plan, windows)           → DataCard, with the splits that it allows
-    server   agree(plan, cards)                 → Agreement: one class list, one way to split, a net
-                                                  for every room
+    room     survey_rooms(plan)                 where its windows come from; not yet their values
+    room     tell_data(plan, origins)           → DataCard, with the splits that it allows and the
+                                                  views that suit it
+    server   agree(plan, cards)                 → Agreement: one class list, one way to split, one
+                                                  view, a net for every room
+    room     cut_windows(plan, view=…)          its own windows, seen as agreed
     room     make_room(plan, windows, …)        → Room, its windows split as agreed
     room     introduce(room)                    → RoomCard (participant.py)
 
@@ -18,11 +20,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedapa.errors import DataError, PlanError, RosterError, nearest
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.messages import Agreement
 from fedapa.federation.plan import Plan
-from fedapa.models.build import assign_by_size
+from fedapa.federation.trial import try_views
+from fedapa.models.build import assign_by_size, is_for_vectors, usual_net
 from fedapa.models.cost import layers
 from fedapa.models.graph import graph_of
 from fedapa.processes import Progress, Show, available_cores, unseen
@@ -30,10 +35,11 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import DataCard, RoomCard
 from fedapa.rooms.room import Room
 from fedapa.rooms.skew import deal
-from fedapa.stores.materialise import RoomWindows, materialise
+from fedapa.stores.materialise import Origins, RoomWindows, materialise, survey
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, class_indices, sorted_labels
+from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import (
     STRICTEST_FIRST,
     Split,
@@ -41,6 +47,7 @@ from fedapa.windows.split import (
     refused_splits,
     split_windows,
 )
+from fedapa.windows.views import PER_LINK, VIEWS, find_view
 
 __all__ = [
     "GIVEN_ROOMS",
@@ -54,6 +61,7 @@ __all__ = [
     "prepare_rooms",
     "split_own",
     "store_of",
+    "survey_rooms",
     "tell_data",
 ]
 
@@ -64,21 +72,42 @@ GIVEN_ROOMS = "rooms given in Python"
 # ---- what a room does ----------------------------------------------------------------------------
 
 
-def cut_windows(
+def survey_rooms(
     plan: Plan, show: Show = unseen, *, workers: int | None = 0
+) -> tuple[Origins, ...]:
+    """What there is to agree on: where the windows come from and, where it is said, their view.
+
+    Only where the rooms choose the view does this differ from ``cut_windows``.
+    """
+    if plan.data.view != "auto":
+        return cut_windows(plan, show, workers=workers)
+    store = store_of(plan, show, workers)
+    recipe, chosen = _asked(plan, store)
+    surveyed = survey(store, recipe, rooms=chosen)
+    if any(not origins.shapes for origins in surveyed):  # of features there is one view
+        return cut_windows(plan, show, workers=workers)
+    if plan.data.partition != "rooms":
+        raise PlanError(
+            'data.view = "auto": the view is chosen by the rooms as they are, and data.partition '
+            "deals their windows anew; name a view, e.g. data.view = 'statistics'"
+        )
+    return surveyed
+
+
+def cut_windows(
+    plan: Plan, show: Show = unseen, *, view: str | None = None, workers: int | None = 0
 ) -> tuple[RoomWindows, ...]:
     """The windows of the rooms in the plan's data, which for a room alone is its own.
 
-    Where the plan deals windows anew (``data.partition``), all rooms must be in one place.
+    Where the plan deals windows anew (``data.partition``), all rooms must be in one place. ``view``
+    is what was agreed on where the rooms choose it.
     """
     store = store_of(plan, show, workers)
-    with Store(store) as opened:
-        recommended = opened.window
-        chosen = plan.data.rooms_of(opened)
-    windows = materialise(store, plan.data.recipe(recommended), rooms=chosen, show=show)
+    recipe, chosen = _asked(plan, store, view)
+    windows = materialise(store, recipe, rooms=chosen, show=show)
     if plan.data.partition == "rooms":
         return windows
-    _refuse_unequal(plan, {own.room: own.open().shape[1:] for own in windows})
+    _refuse_unequal(plan, {own.room: own.open().shape[1:] for own in windows}, {})
     return deal(
         windows,
         kind=plan.data.partition,
@@ -90,7 +119,13 @@ def cut_windows(
     )
 
 
-def split_own(plan: Plan, windows: RoomWindows, kind: SplitKind) -> Split:
+def _asked(plan: Plan, store: Path, view: str | None = None) -> tuple[Recipe, tuple[str, ...]]:
+    """How the plan cuts a store, and which of its rooms."""
+    with Store(store) as opened:
+        return plan.data.recipe(opened.window, view), plan.data.rooms_of(opened)
+
+
+def split_own(plan: Plan, windows: Origins, kind: SplitKind) -> Split:
     """Which of a room's windows train, validate and test."""
     return split_windows(
         windows.room,
@@ -108,31 +143,69 @@ def split_own(plan: Plan, windows: RoomWindows, kind: SplitKind) -> Split:
     )
 
 
-def tell_data(plan: Plan, windows: RoomWindows) -> DataCard:
-    """What the server must know of a room's windows before classes and nets are agreed on."""
-    refused = {} if plan.data.split != "auto" else _refused_splits(windows)
+def tell_data(plan: Plan, origins: Origins) -> DataCard:
+    """What the server must know of a room's windows before classes, view and nets are agreed on."""
+    refused = {} if plan.data.split != "auto" else _refused_splits(origins)
     kinds = STRICTEST_FIRST if plan.data.split == "auto" else (plan.data.split,)
-    splits = {kind: split_own(plan, windows, kind) for kind in kinds if kind not in refused}
+    splits = {kind: split_own(plan, origins, kind) for kind in kinds if kind not in refused}
     if not splits:
         reasons = "; ".join(f"{kind}: it {refused[kind]}" for kind in STRICTEST_FIRST)
         raise DataError(
-            f"room '{windows.room}': split = 'auto' finds no way to split its windows ({reasons}); "
+            f"room '{origins.room}': split = 'auto' finds no way to split its windows ({reasons}); "
             "record every class twice, or leave the room out"
         )
-    strictest = next(iter(splits.values()))
-    learned = zip(windows.labels, windows.continuous, strict=True)
-    return DataCard(
-        name=windows.room,
+    strictest = next(iter(splits))
+    learned = zip(origins.labels, origins.continuous, strict=True)
+    card = DataCard(
+        name=origins.room,
         labels=sorted_labels(label for label, continuous in learned if not continuous),
-        window_shape=tuple(windows.open().shape[1:]),
-        parts=strictest.sizes,
-        synthetic=windows.synthetic,
+        window_shape=(1,),
+        parts=splits[strictest].sizes,
+        synthetic=origins.synthetic,
         allowed_splits={kind: len(split.train) for kind, split in splits.items()},
         refused_splits=refused,
+        view_shapes=origins.shapes,
     )
+    if isinstance(origins, RoomWindows):
+        return replace(card, window_shape=tuple(origins.open().shape[1:]))
+    views = _fitting_views(plan, origins)
+    scores = try_views(store_of(plan), origins, splits, views)
+    own = scores.get(strictest, {})
+    best = max(views, key=lambda view: own.get(view, 0.0))  # the first, so the simplest, of equals
+    return replace(card, window_shape=origins.shapes[best], view_scores=scores)
 
 
-def _refused_splits(windows: RoomWindows) -> dict[SplitKind, str]:
+def _fitting_views(plan: Plan, origins: Origins) -> list[str]:
+    """The views that a room can have and that fit the plan's nets, the simplest first."""
+    chosen = plan.model.architecture
+    nets = list(chosen.values()) if isinstance(chosen, dict) else [chosen]
+    wanted = {is_for_vectors(net) for net in nets if net != "auto"}
+    if plan.build().needs_features:
+        wanted.add(True)
+    views = [
+        view
+        for view in origins.shapes
+        if wanted <= {find_view(view).is_flat} and (view != PER_LINK or _links_of(origins) > 1)
+    ]
+    if not views:
+        what = "vectors of numbers" if True in wanted else "matrices"
+        raise PlanError(
+            f"room '{origins.room}': {plan.build().title} with net {_net_names(nets)} needs "
+            f"{what}, and none of its views ({', '.join(origins.shapes)}) is such; use another "
+            "net, or a longer window"
+        )
+    return views
+
+
+def _net_names(nets: Sequence[str]) -> str:
+    return " and ".join(f"'{net}'" for net in dict.fromkeys(nets))
+
+
+def _links_of(origins: Origins) -> int:
+    return origins.sources[0].shape[2] if origins.recipe.links == "all" else 1
+
+
+def _refused_splits(windows: Origins) -> dict[SplitKind, str]:
     return refused_splits(
         windows.labels,
         windows.recordings,
@@ -150,6 +223,11 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
             f"room '{windows.room}' is not among those that agreed "
             f"({', '.join(sorted(agreed.nets))}); tell its data card before"
         )
+    if agreed.view is not None and windows.recipe.view != agreed.view:
+        raise RosterError(
+            f"room '{windows.room}': its windows are seen as '{windows.recipe.view}', the rooms "
+            f"agreed on '{agreed.view}'; cut them again: cut_windows(plan, view=agreed.view)"
+        )
     split = replace(split_own(plan, windows, agreed.split), why=agreed.why)
     return Room(
         name=windows.room,
@@ -166,6 +244,7 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
         key=Key(plan.seed),
         device=plan.device,
         synthetic=windows.synthetic,
+        view_why=agreed.view_why,
     ).with_digest(windows.digest)
 
 
@@ -205,17 +284,64 @@ def agree(plan: Plan, cards: Sequence[DataCard]) -> Agreement:
         names = [card.name for card in cards]
         twice = next(name for name in names if names.count(name) > 1)
         raise RosterError(f"room '{twice}' appears twice; rename one of them")
-    _refuse_unequal(plan, {card.name: card.window_shape for card in cards})
     split, why = _split(plan, cards)
+    view, view_why = _view(plan, cards, split)
+    shapes = {card.name: card.view_shapes.get(view or "", card.window_shape) for card in cards}
+    _refuse_unequal(plan, shapes, _alike(cards))
+    shape = shapes[cards[0].name]
     return Agreement(
         classes=_classes(plan, cards),
-        window_shape=cards[0].window_shape,
+        window_shape=shape,
         nets=_nets(
             plan,
             {card.name: card.allowed_splits.get(split, card.parts["train"]) for card in cards},
+            shape,
         ),
         split=split,
         why=why,
+        view=view,
+        view_why=view_why,
+    )
+
+
+def _alike(cards: Sequence[DataCard]) -> dict[str, tuple[int, ...]]:
+    """The views under which all rooms have windows of one shape, the simplest first."""
+    return {
+        view: shape
+        for view, shape in cards[0].view_shapes.items()
+        if all(card.view_shapes.get(view) == shape for card in cards)
+    }
+
+
+def _view(plan: Plan, cards: Sequence[DataCard], split: SplitKind) -> tuple[str | None, str]:
+    """The view that all rooms have, and why, in words; none where windows came finished."""
+    if not any(card.view_shapes for card in cards):
+        return None, "the windows came finished"
+    if plan.data.view != "auto":
+        return plan.data.view, "the plan asks for it"
+    tried = [view for view in VIEWS if all(view in _tried(card) for card in cards)]
+    alike = _alike(cards)
+    scores = {
+        view: float(np.mean([card.view_scores[split][view] for card in voting]))
+        for view in tried
+        if view in alike and (voting := [card for card in cards if split in card.view_scores])
+    }
+    if scores:
+        best = max(scores, key=lambda view: round(scores[view], 9))  # of equals the simplest
+        told = ", ".join(f"{view} {100 * score:.0f}" for view, score in scores.items())
+        return best, f"a linear model gets most validation windows right with it, in %: {told}"
+    if shared := [view for view in tried if view in alike]:
+        return shared[0], "the simplest: there are no validation windows to choose by"
+    told = "; ".join(f"room '{card.name}': {', '.join(sorted(_tried(card)))}" for card in cards)
+    raise RosterError(
+        "view = 'auto': the rooms have no view in common that fits the nets and gives windows of "
+        f'one shape ({told:.400}); leave rooms out, or use architecture = "auto"'
+    )
+
+
+def _tried(card: DataCard) -> set[str]:
+    return {view for scores in card.view_scores.values() for view in scores} or set(
+        card.view_shapes
     )
 
 
@@ -236,14 +362,21 @@ def _split(plan: Plan, cards: Sequence[DataCard]) -> tuple[SplitKind, str]:
     )
 
 
-def _refuse_unequal(plan: Plan, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _refuse_unequal(
+    plan: Plan, shapes: Mapping[str, tuple[int, ...]], alike: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Refuse rooms whose windows differ, with the views under which they would not."""
     first, *peers = shapes
     for room in peers:
         if shapes[room] != shapes[first]:
+            remedy = (
+                f"with data.view = {' or '.join(repr(view) for view in alike)} they have one"
+                if alike
+                else "import them with the same bandwidth, or leave one out"
+            )
             raise DataError(
                 f"{_source(plan)}: room '{room}' has windows of {shapes[room]}, room '{first}' of "
-                f"{shapes[first]}; rooms that learn together need one window shape: import them "
-                "with the same bandwidth, or leave one out"
+                f"{shapes[first]}; rooms that learn together need one window shape: {remedy}"
             )
 
 
@@ -271,8 +404,10 @@ def _classes(plan: Plan, cards: Sequence[DataCard]) -> tuple[Label, ...]:
     return plan.classes if plan.classes is not None else labels
 
 
-def _nets(plan: Plan, train_windows: Mapping[str, int]) -> Mapping[str, str]:
+def _nets(plan: Plan, train_windows: Mapping[str, int], shape: Sequence[int]) -> Mapping[str, str]:
     chosen = plan.model.architecture
+    if chosen == "auto":
+        chosen = usual_net(shape)
     if isinstance(chosen, dict):
         for room in sorted({*chosen, *train_windows}):
             if room not in train_windows:
@@ -297,6 +432,8 @@ def describe(cards: Sequence[RoomCard], plan: Plan) -> dict[str, Any]:
         "why": " and ".join(sorted({card.split_why or "given with the rooms" for card in cards})),
         "classes": list(cards[0].labels),
         "window_shape": list(cards[0].window_shape),
+        "windows": "; ".join(dict.fromkeys(card.windows_are for card in cards)),
+        "view_why": " and ".join(dict.fromkeys(card.view_why for card in cards)),
         "rooms": {
             card.name: {
                 "architecture": card.architecture,
@@ -328,8 +465,16 @@ def _source(plan: Plan) -> str:
 
 def prepare_rooms(plan: Plan, show: Show = unseen, *, workers: int | None = 0) -> list[Room]:
     """The plan's rooms, ready to learn."""
-    windows = cut_windows(plan, show, workers=workers)
-    agreed = agree(plan, [tell_data(plan, own) for own in windows])
+    surveyed = survey_rooms(plan, show, workers=workers)
+    cards = []
+    for number, origins in enumerate(surveyed, start=1):
+        cards.append(tell_data(plan, origins))
+        if not isinstance(origins, RoomWindows):
+            show(Progress("choosing the view", number, len(surveyed), "rooms"))
+    agreed = agree(plan, cards)
+    windows = tuple(own for own in surveyed if isinstance(own, RoomWindows))
+    if len(windows) < len(surveyed):
+        windows = cut_windows(plan, show, view=agreed.view, workers=workers)
     rooms = []
     for number, own in enumerate(windows, start=1):
         rooms.append(make_room(plan, own, agreed=agreed))

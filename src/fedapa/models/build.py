@@ -9,7 +9,7 @@ from fedapa.models.mlp import FeatureMLP
 from fedapa.models.model import Model
 from fedapa.randomness import Key
 
-__all__ = ["ARCHITECTURES", "assign_by_size", "build_model"]
+__all__ = ["ARCHITECTURES", "assign_by_size", "build_model", "is_for_vectors", "usual_net"]
 
 _CONVNETS: dict[str, type[TinyConvNet4 | MiddleConvNet4 | LargeConvNet4]] = {
     net.architecture: net for net in (TinyConvNet4, MiddleConvNet4, LargeConvNet4)
@@ -19,6 +19,7 @@ _FLAT: dict[str, type[FeatureMLP | CounterNet]] = {
 }
 """For windows that are vectors of numbers."""
 ARCHITECTURES = (*_CONVNETS, *_FLAT)
+_USUAL = {True: CounterNet.architecture, False: LargeConvNet4.architecture}
 
 
 def build_model(
@@ -50,6 +51,16 @@ def build_model(
                 classes, width, features=window_shape[0], normalise_embedding=normalise_embedding
             )
         return _CONVNETS[architecture](classes, width, normalise_embedding=normalise_embedding)
+
+
+def is_for_vectors(architecture: str) -> bool:
+    """Whether a net takes vectors of numbers, not matrices."""
+    return architecture in _FLAT
+
+
+def usual_net(window_shape: Sequence[int]) -> str:
+    """The net for windows of a shape where nobody chose one: ours for vectors, else the paper's."""
+    return _USUAL[len(window_shape) == 1]
 
 
 def assign_by_size(sizes: Mapping[str, int]) -> dict[str, str]:

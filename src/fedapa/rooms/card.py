@@ -30,7 +30,8 @@ class DataCard:
     labels: tuple[Label, ...]
     """Those that it holds, each once."""
     window_shape: tuple[int, ...]
-    """[packets, subcarriers], or [features]."""
+    """[packets, subcarriers], or [features]. Where the rooms choose the view (``auto``), of the one
+    that suits this room best."""
     parts: Mapping[str, int]
     """Windows in each part of its split: train, validation, test. Where the rooms choose the split
     (``auto``), of the strictest that this one allows."""
@@ -39,6 +40,10 @@ class DataCard:
     """The splits that can be agreed on, each with its train windows."""
     refused_splits: Mapping[SplitKind, str] = field(default_factory=dict)
     """The splits that it does not allow, each with the reason: "has no …"."""
+    view_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of its windows under each view that they can have; none where they came finished."""
+    view_scores: Mapping[SplitKind, Mapping[str, float]] = field(default_factory=dict)
+    """Where the rooms choose the view: how well it suits, 0 to 1, by split and by view."""
 
     def __post_init__(self) -> None:
         """Refuse what no room has."""
@@ -59,6 +64,17 @@ class DataCard:
                 )
             reason = self.refused_splits.get(kind, "")
             _check_length(where, f"why not split '{kind}'", reason, _LONGEST_REASON)
+        for view, shape in self.view_shapes.items():
+            _check_window_shape(f"{where}: view '{view:.80}'", shape)
+        for kind, scores in self.view_scores.items():
+            for view, value in scores.items():
+                if kind not in self.allowed_splits or view not in self.view_shapes:
+                    raise DataError(
+                        f"{where}: a score of view '{view:.80}' under split '{kind:.80}', and it "
+                        "allows not both"
+                    )
+                if not 0 <= value <= 1:
+                    raise DataError(f"{where}: view '{view}' scores {value}; expected 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -93,6 +109,10 @@ class RoomCard:
     """Why they were split this way, in words; nothing where nobody said."""
     window_shape: tuple[int, ...] = ()
     """[packets, subcarriers], or [features]."""
+    windows_are: str = ""
+    """What its windows are, in words: how long, of how many links, under which view."""
+    view_why: str = ""
+    """Why they are seen this way, in words; nothing where nobody said."""
     synthetic: bool = False
     fingerprint: str = ""
     """A short name for its data: other windows, labels, splits or normalisers have another."""
@@ -124,7 +144,8 @@ class RoomCard:
         if self.window_shape:
             _check_window_shape(where, self.window_shape)
         _check_parts(where, self.parts)
-        _check_length(where, "split_why", self.split_why, _LONGEST_WHY)
+        for told in ("split_why", "windows_are", "view_why"):
+            _check_length(where, told, getattr(self, told), _LONGEST_WHY)
         for predictor, metrics in self.blind.items():
             if not all(math.isfinite(value) for value in metrics.values()):
                 raise DataError(f"{where}: scores of '{predictor}' are not finite: {dict(metrics)}")

@@ -54,6 +54,8 @@ class Room:
     key: Key = _DEFAULT_KEY
     device: str = "cpu"
     synthetic: bool = False
+    view_why: str = ""
+    """Why its windows are seen as they are, in words; nothing where nobody said."""
 
     @classmethod
     def of(
@@ -152,6 +154,8 @@ class Room:
             split=self.split.kind,
             split_why=self.split.why,
             window_shape=tuple(self.windows.shape[1:]),
+            windows_are=self.recipe.sentence(),
+            view_why=self.view_why,
             synthetic=self.synthetic,
         )
 

@@ -9,8 +9,8 @@ values: a file that holds other values than were written is made again.
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,18 @@ from fedapa.windows.clean import Amplitudes
 from fedapa.windows.labels import Label
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
-from fedapa.windows.stream import Windower, Windows, value_fault, window_shape, window_starts
+from fedapa.windows.stream import (
+    Windower,
+    Windows,
+    kept_sides,
+    unheard,
+    value_fault,
+    window_shape,
+    window_starts,
+)
+from fedapa.windows.views import VIEWS, find_view
 
-__all__ = ["RoomWindows", "materialise", "recording_windows"]
+__all__ = ["Origins", "RoomWindows", "materialise", "recording_windows", "seen_as", "survey"]
 
 _VERSION = 3  # part of the cache key: raise it when the same recipe gives other numbers
 _NORMALISER_VERSION = 3  # raise it when the same windows give other numbers: they are kept in files
@@ -36,13 +45,11 @@ _BYTES = 1 << 23
 """Of packets read from a store at a time."""
 
 
-@dataclass(frozen=True, eq=False)
-class RoomWindows:
-    """The windows of one room: values on disk, labels and origins in memory."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Origins:
+    """Where the windows of one room come from: all but their values."""
 
     room: str
-    path: Path
-    """An .npy file, float32 [windows, packets, subcarriers] or [windows, features]."""
     labels: tuple[Label, ...]
     recordings: tuple[str, ...]
     """For each window, the recording it was cut from."""
@@ -57,6 +64,18 @@ class RoomWindows:
     synthetic: bool
     recipe: Recipe
     """How they were made, from packet to window; it has no normaliser yet."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of a window under each view that this room can have; none where windows came finished."""
+    sources: tuple[Recording, ...] = ()
+    """The room's recordings as its store lists them, which takes a while; dealt rooms have none."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoomWindows(Origins):
+    """The windows of one room: values on disk, labels and origins in memory."""
+
+    path: Path
+    """An .npy file, float32 [windows, packets, subcarriers] or [windows, features]."""
     digest: str
     """Of all values: other windows have another one."""
 
@@ -111,6 +130,97 @@ def materialise(
     return tuple(windows)
 
 
+def survey(
+    path: Path, recipe: Recipe, *, rooms: Sequence[str] | None = None
+) -> tuple[Origins, ...]:
+    """What ``materialise`` would cut and which views those windows can have, without their values.
+
+    A view that needs a signal everywhere is none for a room with a dead link or a silent
+    subcarrier, unless bad windows are dropped: then it is one, and ``amplitude`` is none, since it
+    would have other windows than the rest.
+    """
+    plain = replace(recipe, view="amplitude")
+    surveyed = []
+    with Store(path) as store:
+        for room in store.rooms if rooms is None else tuple(sorted(rooms)):
+            recordings = store.recordings(room)
+            own = _recipe_of_room(store, room, recordings, plain)
+            cut: list[tuple[Recording, int]] = []
+            silent = 0
+            for recording, start, unheard in _surveyed(store, room, recordings, own):
+                silent += unheard
+                if not unheard or own.bad_windows == "refuse":
+                    cut.append((recording, start))
+            if not cut:
+                raise DataError(
+                    f"{path}: room '{room}': every window has a dead link or a silent subcarrier; "
+                    'use data.view = "amplitude"'
+                )
+            origins = Origins(**_origins(store, room, recordings, own, _about(cut, own)))
+            shapes = {
+                view: shape
+                for view, shape in origins.shapes.items()
+                if not silent or find_view(view).needs_signal == (own.bad_windows == "drop")
+            }
+            surveyed.append(replace(origins, shapes=shapes))
+    return tuple(surveyed)
+
+
+def _surveyed(
+    store: Store, room: str, recordings: Sequence[Recording], recipe: Recipe
+) -> Iterator[tuple[Recording, int, bool]]:
+    """The windows of one room by recording, first row and whether something in it is silent."""
+    if recipe.decimate == 1 and all(_plainly_usable(store, one, recipe) for one in recordings):
+        for recording in recordings:
+            for start in window_starts(recording.shape[0], recipe):
+                yield recording, start, False
+        return
+    for recording, start, window in _usable_windows(store, room, recordings, recipe):
+        silent = not recording.is_features and bool(unheard(_by_link(window, recording, recipe)))
+        yield recording, start, silent
+
+
+def _plainly_usable(store: Store, recording: Recording, recipe: Recipe) -> bool:
+    """Whether every window of a recording is usable, whatever its view, by one look at its rows.
+
+    Where every value is a number above zero and no packet is constant, nothing is silent, and no
+    window is constant. It may be so without that: then each window must be looked at.
+    """
+    if recording.is_features or not _windows_in(recording, recipe):
+        return False
+    for part in _rows_of(store, recording):
+        rows = part.reshape(len(part), -1)
+        low, high = rows.min(axis=1), rows.max(axis=1)
+        if not ((low > 0) & (high < np.inf) & (low < high)).all():  # a NaN is neither
+            return False
+    return True
+
+
+def seen_as(
+    path: Path, origins: Origins, views: Sequence[str], chosen: Collection[int]
+) -> Iterator[tuple[npt.NDArray[np.float32], ...]]:
+    """Some of the surveyed windows of a room, in their order, each under every one of ``views``."""
+    own = replace(origins.recipe, view="amplitude")
+    wanted = {(origins.recordings[n], int(origins.starts[n])) for n in chosen}
+    names = {recording for recording, _ in wanted}
+    rate = own.window_rate or 0.0
+    with Store(path) as store:
+        for recording in (one for one in origins.sources if one.name in names):
+            for windows in recording_windows(store, recording, own):
+                for start, window in zip(windows.starts.tolist(), windows.values, strict=True):
+                    if (recording.name, start) in wanted:
+                        by_link = _by_link(window, recording, own)
+                        yield tuple(find_view(view)(by_link, rate) for view in views)
+
+
+def _by_link(
+    window: npt.NDArray[np.float32], recording: Recording, recipe: Recipe
+) -> npt.NDArray[np.float32]:
+    """A window [packets, links · subcarriers] as [packets, links, subcarriers]."""
+    _, subcarriers, links = recording.shape
+    return window.reshape(len(window), *kept_sides(subcarriers, links, recipe))
+
+
 def _cache_key(path: Path, recipe: Recipe) -> str:
     status = path.resolve().stat()
     identity = (str(path.resolve()), status.st_size, status.st_mtime_ns, recipe.to_json(), _VERSION)
@@ -123,21 +233,38 @@ def _room_windows(store: Store, room: str, recipe: Recipe, folder: Path) -> Room
     kept = kept_array(
         folder / f"{room}.npy", lambda out: _cut_room(store, room, recordings, own, out)
     )
-    about = kept.about
-    features = any(recording.is_features for recording in recordings)
     return RoomWindows(
-        room=room,
-        path=kept.path,
-        labels=tuple(about["labels"]),
-        recordings=tuple(about["recordings"]),
-        days=tuple(about["days"]),
-        continuous=tuple(about["continuous"]),
-        starts=np.asarray(about["starts"], np.int64),
-        spans=about["spans"],
-        synthetic=any(recording.synthetic for recording in recordings),
-        recipe=Recipe(source="features") if features else own,
-        digest=kept.digest,
+        **_origins(store, room, recordings, own, kept.about), path=kept.path, digest=kept.digest
     )
+
+
+def _origins(
+    store: Store, room: str, recordings: Sequence[Recording], recipe: Recipe, about: dict[str, Any]
+) -> dict[str, Any]:
+    """The values of ``Origins`` from what was noted when the windows were cut."""
+    features = any(recording.is_features for recording in recordings)
+    each = {name: tuple(about[name]) for name in ("labels", "recordings", "days", "continuous")}
+    return {
+        "room": room,
+        **each,
+        "starts": np.asarray(about["starts"], np.int64),
+        "spans": about["spans"],
+        "synthetic": any(recording.synthetic for recording in recordings),
+        "recipe": Recipe(source="features") if features else recipe,
+        "sources": tuple(recordings),
+        "shapes": {} if features else _view_shapes(recordings[0], recipe),
+    }
+
+
+def _view_shapes(recording: Recording, recipe: Recipe) -> dict[str, tuple[int, ...]]:
+    """Of a window under each view that such a recording can have."""
+    shapes = {}
+    for view in VIEWS:
+        seen = replace(recipe, view=view)
+        with contextlib.suppress(DataError):  # too slow, or too few packets for this one
+            seen.check_view()
+            shapes[view] = _window_shape(recording, seen)
+    return shapes
 
 
 def _recipe_of_room(
@@ -168,6 +295,29 @@ def _cut_room(
     store: Store, room: str, recordings: Sequence[Recording], recipe: Recipe, out: ArrayFile
 ) -> dict[str, Any]:
     """Write the windows of one room; returns what is known about them."""
+    cut = []
+    for recording, start, window in _usable_windows(store, room, recordings, recipe):
+        out.append(window)
+        cut.append((recording, start))
+    return _about(cut, recipe)
+
+
+def _about(cut: Sequence[tuple[Recording, int]], recipe: Recipe) -> dict[str, Any]:
+    """What is known of windows by the recording and the row that each begins at."""
+    return {
+        "labels": [recording.label for recording, _ in cut],
+        "recordings": [recording.name for recording, _ in cut],
+        "days": [recording.day for recording, _ in cut],
+        "continuous": [recording.part == "continuous" for recording, _ in cut],
+        "starts": [start for _, start in cut],
+        "spans": 1 if cut[0][0].is_features else recipe.window,
+    }
+
+
+def _usable_windows(
+    store: Store, room: str, recordings: Sequence[Recording], recipe: Recipe
+) -> Iterator[tuple[Recording, int, npt.NDArray[np.float32]]]:
+    """The windows of one room with their recording and first row; refuses or drops bad ones."""
     kinds = {recording.is_features for recording in recordings}
     if len(kinds) > 1:
         raise DataError(f"{store.path}: room '{room}' mixes packets and features; split it in two")
@@ -183,12 +333,7 @@ def _cut_room(
             f"data.window={max(1, longest)}"
         )
     shape = _window_shape(recordings[0], recipe)
-    labels: list[Label] = []
-    origins: list[str] = []
-    days: list[str] = []
-    continuous: list[bool] = []
-    starts: list[int] = []
-    seen = 0
+    seen = usable = 0
     for recording in recordings:
         if _window_shape(recording, recipe) != shape and _windows_in(recording, recipe):
             raise DataError(
@@ -208,35 +353,23 @@ def _cut_room(
                     )
                 seen += 1
                 if not fault:
-                    out.append(window)
-                    labels.append(recording.label)
-                    origins.append(recording.name)
-                    days.append(recording.day)
-                    continuous.append(recording.part == "continuous")
-                    starts.append(start)
-    if not labels:
+                    usable += 1
+                    yield recording, start, window
+    if not usable:
         raise DataError(f"{store.path}: room '{room}': all {seen} windows are unusable")
-    return {
-        "labels": labels,
-        "recordings": origins,
-        "days": days,
-        "continuous": continuous,
-        "starts": starts,
-        "spans": 1 if recordings[0].is_features else recipe.window,
-    }
 
 
 def recording_windows(store: Store, recording: Recording, recipe: Recipe) -> Iterator[Windows]:
     """The windows of a stored recording, some at a time; feature rows are windows already."""
-    rows = max(1, _BYTES // (4 * int(np.prod(recording.shape[1:]))))
     windower = None if recording.is_features else Windower(recipe)
-    for start in range(0, recording.shape[0], rows):
-        part = store.read(recording, start, min(start + rows, recording.shape[0]))
+    start = 0
+    for part in _rows_of(store, recording):
         # When it was is not asked here: rows of a store are told apart by their number.
         times = np.full(len(part), np.nan)
         if windower is None:
             faults = tuple(value_fault(row) for row in part)
             yield Windows(part, np.arange(start, start + len(part)), times, times, faults)
+            start += len(part)
         else:
             yield windower.feed(Amplitudes(part, times, _UNNAMED))
     if windower is not None:
@@ -244,6 +377,13 @@ def recording_windows(store: Store, recording: Recording, recipe: Recipe) -> Ite
 
 
 _UNNAMED = np.zeros(0, np.int16)
+
+
+def _rows_of(store: Store, recording: Recording) -> Iterator[npt.NDArray[np.float32]]:
+    """A recording, some rows at a time."""
+    rows = max(1, _BYTES // (4 * int(np.prod(recording.shape[1:]))))
+    for start in range(0, recording.shape[0], rows):
+        yield store.read(recording, start, min(start + rows, recording.shape[0]))
 
 
 def _windows_in(recording: Recording, recipe: Recipe) -> int:

@@ -37,6 +37,7 @@ __all__ = [
     "SplitChoice",
     "SplitKind",
     "ValidationOf",
+    "lying_apart",
     "refused_splits",
     "split_windows",
 ]
@@ -152,20 +153,34 @@ class _Windows:
                 yield str(name), mine
 
     def without_overlaps(self, index: _Index) -> _Index:
-        """Of each recording the first window, then every next that overlaps none before it."""
-        ends: dict[str, int] = {}
-        kept = []
-        for window in index[np.argsort(self.starts[index], kind="stable")].tolist():
-            recording, start = str(self.recordings[window]), int(self.starts[window])
-            if start >= ends.get(recording, start):
-                ends[recording] = start + self.spans
-                kept.append(window)
-        return np.sort(np.asarray(kept, np.int64))
+        """Those that do not overlap."""
+        return lying_apart(index, self.recordings, self.starts, spans=self.spans)
 
     @property
     def overlap(self) -> bool:
         """Whether some share packets."""
         return len(self.without_overlaps(self.learned)) < len(self.learned)
+
+
+def lying_apart(
+    index: _Index, recordings: Sequence[str] | npt.NDArray[np.str_], starts: _Index, *, spans: int
+) -> _Index:
+    """Of each recording the first window, then every next that overlaps none before it.
+
+    Args:
+        index: the windows to choose from.
+        recordings: for each window the recording it was cut from.
+        starts: for each window its first row in that recording.
+        spans: rows that a window covers.
+    """
+    ends: dict[str, int] = {}
+    kept = []
+    for window in index[np.argsort(starts[index], kind="stable")].tolist():
+        recording, start = str(recordings[window]), int(starts[window])
+        if start >= ends.get(recording, start):
+            ends[recording] = start + spans
+            kept.append(window)
+    return np.sort(np.asarray(kept, np.int64))
 
 
 def split_windows(

@@ -23,7 +23,15 @@ from fedapa.windows.clean import Amplitudes, Cleaner, kept_places
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.views import View, find_view
 
-__all__ = ["Windower", "Windows", "value_fault", "window_shape", "window_starts"]
+__all__ = [
+    "Windower",
+    "Windows",
+    "kept_sides",
+    "unheard",
+    "value_fault",
+    "window_shape",
+    "window_starts",
+]
 
 _Rows = npt.NDArray[np.float32]
 
@@ -101,7 +109,7 @@ class Windower:
         """
         if isinstance(packets, Capture):
             self._cleaner.check(packets)
-        kept = _kept(*_shape(packets, self.recipe), self.recipe)
+        kept = kept_sides(*_shape(packets, self.recipe), self.recipe)
         before = (self._links, self._subcarriers)
         if self._subcarriers and kept != before:
             raise DataError(
@@ -208,7 +216,7 @@ def window_starts(packets: int, recipe: Recipe) -> range:
 
 def window_shape(subcarriers: int, links: int, recipe: Recipe) -> tuple[int, ...]:
     """Of a finished window of packets with so many subcarriers and links."""
-    return find_view(recipe.view).shape(recipe.packets, *_kept(subcarriers, links, recipe))
+    return find_view(recipe.view).shape(recipe.packets, *kept_sides(subcarriers, links, recipe))
 
 
 def value_fault(values: _Rows) -> str:
@@ -224,20 +232,22 @@ def _fault(window: _Rows, view: View) -> str:
     """What makes a window [packets, links, subcarriers] unusable; nothing for a good one."""
     if (fault := value_fault(window)) or not view.needs_signal:
         return fault
+    return (fault := unheard(window)) and f"{fault}, of which view '{view.name}' makes nothing"
+
+
+def unheard(window: _Rows) -> str:
+    """What is zero throughout a window [packets, links, subcarriers], in words; mostly nothing."""
     heard: npt.NDArray[np.bool_] = np.any(window > 0, axis=0)  # (links, subcarriers)
     if not heard.any(axis=1).all():
         link = int(np.flatnonzero(~heard.any(axis=1))[0])
         return f"has a dead link (number {link} of {len(heard)} is zero throughout)"
     if not heard.all():
         _, silent = np.nonzero(~heard)
-        return (
-            f"has a subcarrier that is zero throughout (number {silent[0]} of {heard.shape[1]}), "
-            f"of which view '{view.name}' makes nothing"
-        )
+        return f"has a subcarrier that is zero throughout (number {silent[0]} of {heard.shape[1]})"
     return ""
 
 
-def _kept(subcarriers: int, links: int, recipe: Recipe) -> tuple[int, int]:
+def kept_sides(subcarriers: int, links: int, recipe: Recipe) -> tuple[int, int]:
     """Links and subcarriers that a recipe keeps of so many."""
     return (links if recipe.links == "all" else 1), -(-subcarriers // recipe.subcarrier_step)
 

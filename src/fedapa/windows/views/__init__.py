@@ -8,13 +8,15 @@ from fedapa.windows.views.spectrum import Spectrum
 from fedapa.windows.views.statistics import STATISTICS, LinkStatistics, Statistics
 from fedapa.windows.views.view import View
 
-__all__ = ["STATISTICS", "VIEWS", "View", "find_view"]
+__all__ = ["PER_LINK", "STATISTICS", "VIEWS", "View", "find_view"]
 
 VIEWS: dict[str, View] = {
     view.name: view
     for view in (Amplitude(), Level(), Motion(), Spectrum(), Statistics(), LinkStatistics())
 }
 """By name, from the simplest on."""
+PER_LINK = LinkStatistics.name
+"""Which is ``statistics`` where there is one link."""
 
 
 def find_view(name: str) -> View:
