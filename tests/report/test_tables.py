@@ -157,7 +157,7 @@ def test_targets_lie_between_blind_and_best_evenly() -> None:
     assert target_accuracies(made.setting()) == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7])
 
 
-def test_reach_counts_rounds_bytes_and_seeds() -> None:
+def test_reach_counts_rounds_bytes_and_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """FedAPA's seeds begin at 49, 50, 51: two of them have 49.5 at round 5, the first mean of five.
 
     The first is at 59 from round 6: (4·49 + 59)/5 = 51 at round 6. Mean (6 + 5 + 5)/3 = 5.3, with
@@ -165,7 +165,8 @@ def test_reach_counts_rounds_bytes_and_seeds() -> None:
     seed never has 49.5; the second when all five are at 50, in round 15; the third has
     (42 + 4·52)/5 = 50 in round 14. Mean 14.5, with 80 kB a round 1.16 MB.
     """
-    table = comparison.reach(made.setting(), [0.495, 0.9])
+    monkeypatch.setattr(comparison, "target_accuracies", lambda _: [0.495, 0.9])
+    table = comparison.reach(made.setting())
     assert table is not None
     rows = by_title(table)
     assert rows["FedAPA"] == ["5.3", "0.02", "–", "–"]
@@ -235,10 +236,10 @@ def test_markdown_and_html_keep_odd_names() -> None:
 
 
 def test_spans_stand_before_headings_where_there_is_one_line_only() -> None:
-    table = comparison.reach(made.setting(), [0.5])
+    table = comparison.reach(made.setting())
     assert table is not None
-    assert "| Method | 50 %: rounds | 50 %: MB |" in markdown(table)
-    assert rich_table(table).columns[1].header == "50 %: rounds"
+    assert "| Method | 30 %: rounds | 30 %: MB |" in markdown(table)
+    assert rich_table(table).columns[1].header == "30 %: rounds"
 
 
 def test_horizons_of_few_rounds_are_named_by_their_share() -> None:

@@ -7,12 +7,17 @@ from fedapa.csi.capture import data_kind
 from fedapa.evaluation.record import LAST
 from fedapa.evaluation.results import Setting
 
-__all__ = ["caption", "data_text", "number_of", "source_text"]
+__all__ = ["caption", "data_text", "number_of", "shape_text", "source_text"]
 
 
 def number_of(count: int, word: str) -> str:
     """So many of something: "1 room", "2 rooms"."""
     return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as one says it: "1000 × 242"."""
+    return " × ".join(map(str, shape))
 
 
 def source_text(source: str, *, synthetic: bool) -> str:
@@ -22,15 +27,11 @@ def source_text(source: str, *, synthetic: bool) -> str:
 
 def data_text(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
     """The data of some runs: its kind and name, rooms, classes, windows, split, and the seeds."""
-    shape = " × ".join(map(str, data["window_shape"]))
-    return " · ".join(
-        [
-            source_text(data["source"], synthetic=data["synthetic"]),
-            f"{number_of(len(data['rooms']), 'room')}, {len(data['classes'])} classes, windows of "
-            f"{shape}",
-            f"split {data['split']}",
-            f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
-        ]
+    return (
+        f"{source_text(data['source'], synthetic=data['synthetic'])} · "
+        f"{number_of(len(data['rooms']), 'room')}, {len(data['classes'])} classes, windows of "
+        f"{shape_text(data['window_shape'])} · split {data['split']} · "
+        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
     )
 
 
@@ -47,10 +48,6 @@ def caption(setting: Setting, horizon: int | None = None) -> str:
         averaged = min(LAST, horizon)
         when = f"after {number_of(horizon, 'round')}"
         when += f", mean of the last {averaged}" if averaged > 1 else ""
-    commits = [_short(commit) for commit in setting.commits]
-    return f"{data_text(setting.data, setting.seeds)} · {when} · commit {', '.join(commits)}"
-
-
-def _short(commit: str) -> str:
-    name, plus, changes = commit.partition("+")
-    return name[:10] + plus + changes
+    commits = (commit.partition("+") for commit in setting.commits)
+    short = ", ".join(name[:10] + plus + changes for name, plus, changes in commits)
+    return f"{data_text(setting.data, setting.seeds)} · {when} · commit {short}"

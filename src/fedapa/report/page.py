@@ -150,14 +150,10 @@ def _file_name(text: str) -> str:
 def write_report(
     folder: Path, results: Results, runs: Runs, *, published: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write everything about an experiment into ``folder``; the page's path.
+    """Write everything about an experiment into ``folder``, made where there is none; the page.
 
-    Args:
-        folder: made where it does not exist.
-        results: of the experiment.
-        runs: what stands behind the results, by (setting name, row name, seed); a part that needs
-            a run which is not there is left out.
-        published: the paper's figures: setting name → row name → {accuracy, macro_f1, mae}.
+    A part that needs a run which is not among ``runs`` is left out. ``published`` are the paper's
+    figures: setting name → row name → {accuracy, macro_f1, mae}.
     """
     report = Report(results.title, folder)
     _fill(report, results, runs, published or {})
@@ -177,11 +173,9 @@ def write_run_page(path: Path, runs: Sequence[Run], *, title: str) -> Results:
 
 
 def write_index(folder: Path, pages: Mapping[str, tuple[str, Path]]) -> Path:
-    """Put several experiments' pages into one file that needs none of them; its path.
+    """Put several experiments' pages into one ``index.html`` that needs none of them; its path.
 
-    Args:
-        folder: where ``index.html`` goes.
-        pages: name → (title, page that ``write_report`` wrote), in the order to show.
+    ``pages``: name → (title, page that ``write_report`` wrote), in the order to show.
     """
     report = Report("FedAPA, reproduced")
     entries = "".join(
@@ -228,11 +222,9 @@ def _about(results: Results) -> str:
     """What was compared with what, in a sentence."""
     rows = [row for setting in results.settings for row in setting.rows]
     values = {row.value for row in rows if row.value is not None}
-    what = (
-        f"{number_of(len(values), 'value')} of {results.parameter}"
-        if results.parameter
-        else f"{len({row.name for row in rows})} methods and controls"
-    )
+    what = f"{len({row.name for row in rows})} methods and controls"
+    if results.parameter:
+        what = f"{number_of(len(values), 'value')} of {results.parameter}"
     horizons = sorted({mark for setting in results.settings for mark in setting.horizons})
     split = sorted({setting.data["split"] for setting in results.settings})
     return (
@@ -279,8 +271,7 @@ class _Part:
             for row in self.setting.ordered
             if row.group != "blind" and row.metrics(self.setting.rounds, "accuracy") is not None
         ]
-        wanted = [name for name in able if name in self.claiming]
-        chosen = list(dict.fromkeys([*wanted, *able]))[:most]
+        chosen = sorted(able, key=lambda name: name not in self.claiming)[:most]
         return [name for name in able if name in chosen]
 
     def runs_of(self, names: Sequence[str]) -> dict[str, list[Run]]:
@@ -294,8 +285,7 @@ class _Part:
     def comparison(self) -> None:
         """A comparison of methods: the verdict, all figures, differences, curves."""
         setting = self.setting
-        verdicts = [verdict(setting, horizon) for horizon in setting.horizons]
-        self.report.points([sentence for sentence in verdicts if sentence is not None])
+        self.report.points([said for at in setting.horizons if (said := verdict(setting, at))])
         self.report.heading(3, "Accuracy at every horizon")
         self.table("horizons", comparison.horizons(setting))
         self.report.heading(3, "All metrics")

@@ -99,10 +99,8 @@ def setting_of(
 ) -> Setting:
     """A setting with the rows of its runs, blind ones last, and what they say of their data.
 
-    Args:
-        setting: still without rows and data.
-        cases: rows without outcomes, each with its runs, seed by seed.
-        below: the directory that runs are named relative to; by default each by its own name.
+    ``cases`` are rows still without outcomes, each with its runs, seed by seed. ``below`` is the
+    directory that runs are named relative to; by default each is by its own name.
     """
     rows: list[Row] = []
     for row, runs in cases:

@@ -54,17 +54,16 @@ def convergence(setting: Setting) -> Figure:
             if last > _LONG * min(setting.horizons):  # early horizons would lie on each other
                 axes.set_xscale("log")
                 axes.xaxis.set_major_formatter(ScalarFormatter())
+                axes.set_xlim(1, 1.1 * last)
+            else:
+                axes.set_xlim(0, 1.02 * last)
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
             looks = places([row.name for row in chosen])
             for row in chosen:
                 _curve(axes, row, looks[row.name], thick=row.name == setting.reference)
             _floor(axes, setting)
             _mark_horizons(axes, setting, last)
             axes.set(xlabel="round", ylabel=ACCURACY)
-            if axes.get_xscale() == "log":
-                axes.set_xlim(1, 1.1 * last)
-            else:
-                axes.set_xlim(0, 1.02 * last)
-                axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
             axes.legend(
                 title=title, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=3.5
             )
@@ -78,8 +77,7 @@ def _curve(axes: Axes, row: Row, number: int, *, thick: bool) -> None:
     scored = row.outcomes[0].scored
     if scored is not None:
         rounds = np.asarray([at for at in scored if at <= length], np.int64)
-        values = 100 * np.asarray([curve[:length] for curve in curves], np.float64)
-        values = values[:, rounds - 1]
+        values = 100 * np.asarray([curve[:length] for curve in curves], np.float64)[:, rounds - 1]
         axes.plot(rounds, values.mean(axis=0), **{**style, "linestyle": "none"}, zorder=3)
         return
     rounds = np.arange(1, length + 1)
@@ -130,9 +128,7 @@ def _mark_horizons(axes: Axes, setting: Setting, last: int) -> None:
 def room_curves(runs: Mapping[str, tuple[str, Sequence[Run]]], about: str) -> Figure:
     """Each room's accuracy against rounds, a panel per room, mean over seeds.
 
-    Args:
-        runs: row name → its title and its runs.
-        about: begins the caption.
+    ``runs``: row name → its title and its runs; ``about`` begins the caption.
     """
     first = next(iter(runs.values()))[1][0]
     rooms = sorted(first.data["rooms"])

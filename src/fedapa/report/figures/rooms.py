@@ -39,11 +39,8 @@ _NUMBERS = 8
 def room_bars(setting: Setting, chosen: Sequence[str]) -> Figure:
     """Each room's accuracy under some rows, named: a cluster per room, whiskers over seeds."""
     at = setting.rounds
-    shown = [
-        row
-        for name in chosen
-        if (row := setting.row(name)) is not None and row.metrics(at, "accuracy") is not None
-    ]
+    named = [row for row in setting.ordered if row.name in chosen]
+    shown = [row for row in named if row.metrics(at, "accuracy") is not None]
     rooms = sorted(setting.data["rooms"])
     width = 0.84 / max(1, len(shown))
     several = any(len(row.outcomes) > 1 for row in shown)
@@ -95,14 +92,9 @@ def _room_floors(axes: Axes, setting: Setting, rooms: Sequence[str]) -> None:
     for number, room in enumerate(rooms):
         floor = None if blind is None else blind.room(setting.rounds, room, "accuracy")
         if blind is not None and floor is not None:
-            axes.plot(
-                [number - 0.46, number + 0.46],
-                [100 * np.mean(floor)] * 2,
-                color="#222222",
-                lw=1.2,
-                ls=":",
-                label=blind.title.lower() if number == 0 else None,
-            )
+            ends, level = [number - 0.46, number + 0.46], [100 * np.mean(floor)] * 2
+            label = blind.title.lower() if number == 0 else None
+            axes.plot(ends, level, color="#222222", lw=1.2, ls=":", label=label)
 
 
 # ---- matrices -----------------------------------------------------------------------------------
@@ -131,14 +123,10 @@ def _matrix(axes: Axes, values: _Floats, highest: float, number: Callable[[float
     for row, column in np.ndindex(values.shape) if len(values) <= _NUMBERS else ():
         value = float(values[row, column])
         if np.isfinite(value):
+            size = 7 if axes.bbox.width / len(values) > 20 else 5
+            ink = "black" if value > 0.55 * highest else "white"
             axes.text(
-                column,
-                row,
-                number(value),
-                ha="center",
-                va="center",
-                fontsize=7 if axes.bbox.width / len(values) > 20 else 5,
-                color="black" if value > 0.55 * highest else "white",
+                column, row, number(value), ha="center", va="center", fontsize=size, color=ink
             )
     return image
 
@@ -153,42 +141,38 @@ def confusion_matrices(runs: Mapping[str, Sequence[Run]], about: str = "") -> Fi
     columns = min(3, len(runs))
     deep = math.ceil(len(runs) / columns)
     long = max(map(len, classes))
-    side = (WIDTH - 1.0 - (0.07 * long if long > 3 else 0)) / columns
+    upright = long > 3
+    ticks = range(0, len(classes), 1 if upright else max(1, math.ceil(len(classes) / 24)))
+    names = [classes[tick] for tick in ticks]
+    size = 7 if len(ticks) <= 12 else 5.5
+    side = (WIDTH - 1.0 - (0.07 * long if upright else 0)) / columns
     seeds = sorted({run.plan.seed for by_seed in runs.values() for run in by_seed})
     said = (
         f"{about + '. ' if about else ''}Confusion matrices: test windows of all rooms and seeds "
         "after each run's last round; a row adds up to 100 %, a grey one has no test window. "
         f"{data_text(first.data, seeds)}"
     )
-    height = deep * (min(side, 3.0) + (0.075 * long if long > 3 else 0.1) + 0.5) + 0.4
+    height = deep * (min(side, 3.0) + (0.075 * long if upright else 0.1) + 0.5) + 0.4
     with drawn(height, said) as figure:
         grid = figure.subplots(deep, columns, sharey=True, squeeze=False)
         for axes in list(grid.flat)[len(runs) :]:
             axes.set_visible(False)
         for axes, (title, by_seed) in zip(grid.flat, runs.items(), strict=False):
-            image = _confusion_matrix(axes, by_seed, order, classes)
+            shares = class_shares(
+                matrix for run in by_seed for matrix in run.summary["confusion"].values()
+            )
+            ordered = 100 * shares[np.ix_(order, order)]  # (C, C)
+            image = _matrix(axes, ordered, 100, lambda value: f"{value:.0f}")
+            axes.set_xticks(ticks, names, rotation=90 if upright else 0, fontsize=size)
+            axes.set_yticks(ticks, names, fontsize=size)
             last = sorted({len(run.records) for run in by_seed})
-            axes.set_title(f"{title}, after round {' or '.join(map(str, last))}")
-            axes.set_xlabel("predicted")
+            axes.set(
+                title=f"{title}, after round {' or '.join(map(str, last))}", xlabel="predicted"
+            )
         for line in grid:
             line[0].set_ylabel("true")
         figure.colorbar(image, ax=grid, label="share of the true class (%)", shrink=0.85)
         return figure
-
-
-def _confusion_matrix(
-    axes: Axes, runs: Sequence[Run], order: Sequence[int], classes: Sequence[str]
-) -> Any:
-    shares = class_shares(matrix for run in runs for matrix in run.summary["confusion"].values())
-    ordered = 100 * shares[np.ix_(order, order)]  # (C, C)
-    image = _matrix(axes, ordered, 100, lambda value: f"{value:.0f}")
-    upright = max(map(len, classes)) > 3
-    ticks = range(0, len(classes), 1 if upright else max(1, math.ceil(len(classes) / 24)))
-    names = [classes[tick] for tick in ticks]
-    size = 7 if len(ticks) <= 12 else 5.5
-    axes.set_xticks(ticks, names, rotation=90 if upright else 0, fontsize=size)
-    axes.set_yticks(ticks, names, fontsize=size)
-    return image
 
 
 def weights_over_time(run: Run, about: str = "") -> Figure | None:
@@ -229,14 +213,8 @@ def weights_over_time(run: Run, about: str = "") -> Figure | None:
         ):
             every = max(1, len(rounds) // 5)
             for number, room in enumerate(rooms):
-                axes.plot(
-                    rounds,
-                    values[:, number],
-                    label=legend_label(room),
-                    linewidth=1.2,
-                    markevery=((number * every) // 8, every),
-                    **look(number),
-                )
+                style = {**look(number), "lw": 1.2, "markevery": ((number * every) // 8, every)}
+                axes.plot(rounds, values[:, number], label=legend_label(room), **style)
             axes.axhline(even, color="#555555", lw=0.9, ls=":", label="evenly from all")
             axes.set(xlabel="round", ylabel=label)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=7))

@@ -40,20 +40,16 @@ def sweep(results: Results, setting: Setting) -> Figure:
     read = f"Mean over seeds ± one standard deviation{marks}"
     said = f"{setting.title}. {read}. {caption(setting, at)}"
     metrics = {"accuracy": ACCURACY, "mae": "mean absolute error (people)"}
-    shown = list(metrics) if setting.counts_people else ["accuracy"]
+    asked = list(metrics) if setting.counts_people else ["accuracy"]
     height, width = 3.0 if several else 2.7, WIDTH if setting.counts_people else 4.2
     with drawn(height, said, width=width) as figure:
-        grid = figure.subplots(1, len(shown), squeeze=False)[0]
-        for axes, metric in zip(grid, shown, strict=True):
+        grid = figure.subplots(1, len(asked), squeeze=False)[0]
+        for axes, metric in zip(grid, asked, strict=True):
             figures = _figures(setting.rows, at, metric)
             for number, (group, line) in enumerate(lines.items()):
                 told = [(where[row.name], figures[row.name]) for row in line if row.name in figures]
                 told.sort(key=lambda point: point[0])
                 _line(axes, told, number, group if several else "")
-            for row in rows:
-                if not several and row.name in figures:
-                    _seeds(axes, where[row.name], figures[row.name], default=is_default(row))
-            _controls(axes, setting.rows, figures, metric)
             if several:
                 ticks = sorted({float(row.value or 0) for row in rows})
                 axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -62,8 +58,21 @@ def sweep(results: Results, setting: Setting) -> Figure:
                 slant = {"rotation": 30, "ha": "right"} if sum(map(len, texts)) > 40 else {}
                 axes.set_xticks(range(len(rows)), texts, **slant)
                 axes.set_xlim(-0.5, len(rows) - 0.5)
+                for row in rows:
+                    if row.name in figures:
+                        _seeds(axes, where[row.name], figures[row.name], default=is_default(row))
+            _controls(axes, setting.rows, figures, metric)
             axes.set(xlabel=results.parameter, ylabel=metrics[metric])
-        _legend_above(figure)
+        # What the panels show, each once, above all of them: lines of points, then those across.
+        shown = {
+            label: handle
+            for axes in grid
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        order = sorted(shown, key=lambda label: isinstance(shown[label], Line2D))
+        if order:
+            handles = [shown[label] for label in order]
+            figure.legend(handles, order, loc="outside upper center", ncols=len(order))
         return figure
 
 
@@ -123,17 +132,3 @@ def _controls(axes: Axes, rows: Sequence[Row], figures: dict[str, _Floats], metr
             told["below" if level < low else "above"].append(f"{row.title.lower()}, {number_text}")
     texts = [f"{side}: {text}" for side, lines in told.items() for text in lines]
     axes.set_title("\n".join(texts), loc="left", fontsize=SMALL, color="#555555")
-
-
-def _legend_above(figure: Figure) -> None:
-    """What the panels show, each once, above all of them: lines of points, then those across."""
-    shown = {
-        label: handle
-        for axes in figure.axes
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    if shown:
-        order = sorted(shown, key=lambda label: isinstance(shown[label], Line2D))
-        figure.legend(
-            [shown[label] for label in order], order, loc="outside upper center", ncols=len(order)
-        )

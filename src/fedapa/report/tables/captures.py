@@ -22,8 +22,13 @@ def inspection_table(capture: Inspection) -> Table:
         f"{capture.rate:,.1f}"
     )
     loss = f"{_percent(capture.loss)} by {capture.loss_by}"
+    gaps = f"{capture.gaps}, longest {capture.longest_gap:.3f} s"
     levels = " · ".join(f"{level:.2f}" for level in capture.band)
+    filled = f"{_percent(capture.occupied)} of packets fill it; mean level of each 20 MHz: {levels}"
     low, median, high = capture.rssi or (0.0, 0.0, 0.0)
+    heard = f"{low:.0f} to {high:.0f} dBm, median {median:.0f}"
+    clipped = f"{_percent(capture.clipped)} of packets"
+    loud = f"live subcarriers far above all others: {', '.join(map(str, capture.loud))}"
     facts = [
         ("device", f"{capture.device}{f' ({data_kind(True)})' if capture.synthetic else ''}"),
         ("bandwidth", f"{capture.bandwidth} MHz"),
@@ -32,29 +37,12 @@ def inspection_table(capture: Inspection) -> Table:
         ("packets", f"{capture.packets:,} in {capture.seconds:,.1f} s"),
         ("rate", rate if capture.rate else _UNTOLD),
         ("lost packets", _UNTOLD if capture.loss is None else loss),
-        (
-            "gaps",
-            f"{capture.gaps}, longest {capture.longest_gap:.3f} s" if capture.gaps else "none",
-        ),
+        ("gaps", gaps if capture.gaps else "none"),
         ("clock", f"set back {capture.steps_back} times" if capture.steps_back else ""),
-        (
-            "occupied band",
-            f"{_percent(capture.occupied)} of packets fill it; mean level of each 20 MHz: {levels}",
-        ),
-        (
-            "RSSI",
-            f"{low:.0f} to {high:.0f} dBm, median {median:.0f}" if capture.rssi else "not told",
-        ),
-        (
-            "clipping",
-            _UNTOLD if capture.clipped is None else f"{_percent(capture.clipped)} of packets",
-        ),
-        (
-            "not channel",
-            f"live subcarriers far above all others: {', '.join(map(str, capture.loud))}"
-            if capture.loud
-            else "",
-        ),
+        ("occupied band", filled),
+        ("RSSI", heard if capture.rssi else "not told"),
+        ("clipping", _UNTOLD if capture.clipped is None else clipped),
+        ("not channel", loud if capture.loud else ""),
         ("usable windows", f"{capture.windows:,} of {capture.window} packets"),
         ("left out", "" if capture.left_out else "nothing"),
         *(("left out", f"{count:,} × {reason}") for reason, count in capture.left_out.items()),

@@ -120,12 +120,8 @@ def _kilobytes(row: Row, horizon: int, rooms: int) -> str:
 def _scored_alone(setting: Setting) -> str:
     """Whose figures are not means of five rounds before the last horizon."""
     alone = [row.title for row in setting.ordered if row.outcomes[0].scored is not None]
-    if not alone:
-        return ""
-    return (
-        f"{' and '.join(alone)}: scored where copies are tuned; before {setting.rounds} rounds the "
-        "figure is that of the last such round alone"
-    )
+    told = f"scored where copies are tuned; before {setting.rounds} rounds the figure is that of"
+    return f"{' and '.join(alone)}: {told} the last such round alone" if alone else ""
 
 
 def _improving(setting: Setting) -> str:
@@ -149,35 +145,28 @@ def _improving(setting: Setting) -> str:
 def overall(setting: Setting, horizon: int | None = None, *, parameter: str = "") -> Table:
     """Every metric of every row at a horizon, by default after all rounds, blind rows at the end.
 
-    Args:
-        setting: whose rows are shown.
-        horizon: the round to show.
-        parameter: what a sweep varies; its values have a column then.
+    With a ``parameter``, what a sweep varies, its values have a column.
     """
-    at = setting.rounds if horizon is None else horizon
+    at = horizon or setting.rounds
     shown = [row for row in setting.ordered if row.metrics(at, "accuracy") is not None]
     left_out = [row.title for row in setting.ordered if row not in shown]
     one_seed = len(setting.seeds) == 1
-
-    def columns(metric: str, row: Row | None) -> list[str]:
-        if row is None:
-            return [HEADINGS[metric], *(["±"] if one_seed else [])]
-        return [
-            _cell(row.metrics(at, metric), metric),
-            *([_over_rooms(row, at, metric)] if one_seed else []),
-        ]
-
-    def line(first: str, value: str, row: Row | None, last: str) -> list[str]:
-        cells = [cell for metric in metrics_of(setting) for cell in columns(metric, row)]
-        return [first, *([value] if parameter else []), *cells, last]
-
-    rooms = len(setting.data["rooms"])
+    metrics = metrics_of(setting)
+    headings = ["Method", *([parameter] if parameter else [])]
+    for metric in metrics:
+        headings += [HEADINGS[metric], "±"] if one_seed else [HEADINGS[metric]]
+    rows = []
+    for row in shown:
+        cells = [row.title, *([value_text(row.value)] if parameter else [])]
+        for metric in metrics:
+            cells.append(_cell(row.metrics(at, metric), metric))
+            if one_seed:
+                cells.append(_over_rooms(row, at, metric))
+        rows.append([*cells, _kilobytes(row, at, len(setting.data["rooms"]))])
     return Table(
         title=f"{setting.title}, after {setting.horizon_label(at)} rounds",
-        headings=line("Method", parameter, None, "KB per round and room"),
-        rows=[
-            line(row.title, value_text(row.value), row, _kilobytes(row, at, rooms)) for row in shown
-        ],
+        headings=[*headings, "KB per round and room"],
+        rows=rows,
         note=_sentences(
             _over_seeds(setting),
             f"No figure at this horizon: {'; '.join(left_out)}" if left_out else "",
@@ -216,14 +205,12 @@ def in_paper_layout(results: Results) -> Table | None:
 
 def horizons(setting: Setting) -> Table:
     """The accuracy of every row at every horizon; "–" where a row was not run that long."""
+    metric = "accuracy"
     return Table(
         title=f"{setting.title}, accuracy (%) after so many rounds",
         headings=["Method", *map(setting.horizon_label, setting.horizons)],
         rows=[
-            [
-                row.title,
-                *(_cell(row.metrics(at, "accuracy"), "accuracy") for at in setting.horizons),
-            ]
+            [row.title, *(_cell(row.metrics(at, metric), metric) for at in setting.horizons)]
             for row in setting.ordered
         ],
         note=_sentences(
@@ -238,11 +225,8 @@ def differences(
 ) -> Table | None:
     """The reference minus each other row at each horizon, paired over seeds.
 
-    Args:
-        setting: where both ran.
-        reference: the name of a row, by default the setting's own; where there is none of that
-            name, there is no table.
-        metric: accuracy, macro_f1 or within_one in points, or mae in people (there less is better).
+    By default the setting's own reference; none where there is no row of that name. Accuracy,
+    macro_f1 and within_one are in points, mae in people (there less is better).
     """
     mine = setting.row(reference or setting.reference)
     if mine is None:
@@ -313,13 +297,9 @@ def rooms(setting: Setting, names: Sequence[str]) -> Table:
     at = setting.rounds
     several = len(setting.seeds) > 1
     whose = f" are those of seed {min(setting.seeds, default=0)}: another seed splits otherwise"
-
     return Table(
         title=f"{setting.title}, room by room after {setting.horizon_label(at)} rounds",
-        headings=[
-            *("Room", "Net", "Train", "Test"),
-            *(_SHORT[metric] for _ in shown for metric in metrics),
-        ],
+        headings=["Room", "Net", "Train", "Test", *[_SHORT[name] for name in metrics] * len(shown)],
         rows=[
             [
                 *(room, about["architecture"], str(about["train"]), str(about["test"])),
@@ -337,14 +317,12 @@ def rooms(setting: Setting, names: Sequence[str]) -> Table:
     )
 
 
-def reach(setting: Setting, accuracies: Sequence[float] | None = None) -> Table | None:
+def reach(setting: Setting) -> Table | None:
     """Rounds and megabytes (all rooms, both ways) until a row's five-round mean is that good.
 
-    Args:
-        setting: whose rows are asked.
-        accuracies: between 0 and 1; by default ``target_accuracies``. None left, no table.
+    As good as each of ``target_accuracies``; where there are none, there is no table.
     """
-    wanted = target_accuracies(setting) if accuracies is None else list(accuracies)
+    wanted = target_accuracies(setting)
     rows = [row for row in setting.ordered if row.group != "blind"]
     shown = [row for row in rows if row.curves() and row.outcomes[0].scored is None]
     left_out = [row.title for row in rows if row not in shown]

@@ -69,16 +69,9 @@ class Table:
             for over, heading in zip(above, self.headings, strict=True)
         ]
 
-    @property
-    def _letters(self) -> int:
-        """How many letters a line has where every cell is as wide as its column's widest."""
-        return sum(max(map(len, cells)) for cells in zip(*self.rows, strict=True))
-
     def alignment(self, words: str, numbers: str) -> list[str]:
         """One mark per column: one for words, another for numbers."""
-        return [
-            words if column < self.text_columns else numbers for column in range(len(self.headings))
-        ]
+        return [words] * self.text_columns + [numbers] * (len(self.headings) - self.text_columns)
 
 
 def rich_table(table: Table) -> RichTable:
@@ -113,9 +106,12 @@ def markdown_text(text: str) -> str:
 
 def latex(table: Table) -> str:
     """A LaTeX table: needs no package, but ``graphicx`` to be narrowed by its user."""
-    lines = [_latex_row(table.headings), r"\hline"]
-    if table.spans:
-        lines.insert(0, _latex_spans(table.spans))
+    over = [
+        rf"\multicolumn{{{width}}}{{c}}{{{_latex_text(title)}}}" if title else "& " * (width - 1)
+        for title, width in table.spans
+    ]
+    lines = [" & ".join(over) + r" \\"] if over else []
+    lines += [_latex_row(table.headings), r"\hline"]
     for number, row in enumerate(table.rows):
         if number in table.breaks:
             lines.append(r"\hline")
@@ -136,14 +132,6 @@ def _latex_row(cells: Iterable[str]) -> str:
     return ("{}" if line.startswith(("[", "*")) else "") + line + r" \\"
 
 
-def _latex_spans(spans: Sequence[tuple[str, int]]) -> str:
-    cells = [
-        rf"\multicolumn{{{width}}}{{c}}{{{_latex_text(title)}}}" if title else "& " * (width - 1)
-        for title, width in spans
-    ]
-    return " & ".join(cells) + r" \\"
-
-
 def _latex_text(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
@@ -158,8 +146,9 @@ def html_table(table: Table) -> str:
         f"<tr{' class=group' if number in table.breaks else ''}>{_cells('td', table, row)}</tr>"
         for number, row in enumerate(table.rows)
     )
+    letters = sum(max(map(len, cells)) for cells in zip(*table.rows, strict=True))
     return (
-        f'<div class="wide"><table{" class=dense" if table._letters > _LETTERS else ""}>'
+        f'<div class="wide"><table{" class=dense" if letters > _LETTERS else ""}>'
         f"<thead>{head}</thead><tbody>{rows}</tbody></table></div>"
         f'<p class="note">{html.escape(table.title)}. {html.escape(table.note.rstrip("."))}.</p>'
     )
