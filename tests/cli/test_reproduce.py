@@ -8,6 +8,7 @@ import pytest
 
 from fedapa.evaluation.results import Results
 from fedapa.experiments.compare import compare
+from fedapa.experiments.conduct import Execution
 from fedapa.experiments.experiment import Base
 from fedapa.experiments.reproduce import (
     EXPERIMENTS,
@@ -77,7 +78,7 @@ def test_without_fedapa_another_row_is_measured_against_the_others(
     change = {"data": {"window": 16}, "model": {"width": 16}, "training": {"batch_size": 4}}
     base = Base("smoke", str(_store(make_store)), "random", rounds=1, changes=(change,))
     experiment = compare(base, algorithms=chosen, architecture="tiny")
-    reproduce([experiment], base, seeds=1, out=tmp_path, workers=1)
+    reproduce([experiment], base, Execution(seeds=1, out=tmp_path, workers=1))
     (setting,) = Results.load(tmp_path / "compare" / "results.json").settings
     assert setting.reference == reference
 

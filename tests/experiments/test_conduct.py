@@ -12,7 +12,7 @@ import pytest
 from fedapa import algorithms
 from fedapa.errors import DataError, PlanError, RosterError, RunError
 from fedapa.evaluation.results import Results
-from fedapa.experiments.conduct import conduct, folder_name, holds_features
+from fedapa.experiments.conduct import Execution, conduct, folder_name, holds_features
 from fedapa.experiments.experiment import (
     MODEL,
     STATISTICAL,
@@ -179,11 +179,11 @@ def test_a_finished_run_with_another_default_is_refused(tmp_path: Path):
     """Runs are found by what differs from the defaults: an old run must not pass for a new one."""
     base = Base("smoke", rounds=1, long_rounds=0)
     experiment = _experiment("local")
-    conduct(experiment, base, seeds=1, out=tmp_path, workers=1)
+    conduct(experiment, base, Execution(seeds=1, out=tmp_path, workers=1))
     (plan,) = tmp_path.glob("runs/*/plan.toml")
     plan.write_text(plan.read_text().replace("momentum = 0.5", "momentum = 0.9"))
     with pytest.raises(RunError, match=r"other settings \(training.momentum: 0.9 → 0.5\)"):
-        conduct(experiment, base, seeds=1, out=tmp_path, workers=1, resume=True)
+        conduct(experiment, base, Execution(seeds=1, out=tmp_path, workers=1, resume=True))
 
 
 def test_an_unknown_setting_is_named():
@@ -239,7 +239,7 @@ def test_results_tell_how_many_rooms_a_share_is(
     base = Base("smoke", str(store), "random", rounds=1, long_rounds=0, changes=(change,))
     shares = [Case(f"{share}", {"participation": share}, "x") for share in (1.0, 0.67, 0.33)]
     experiment = Experiment("trial", "A trial", lambda _: shares, (TINY,))
-    assert said in conduct(experiment, base, seeds=1, out=tmp_path / "out").results.notes
+    assert said in conduct(experiment, base, Execution(seeds=1, out=tmp_path / "out")).results.notes
 
 
 def test_a_run_goes_on_when_its_file_is_called_by_another_path(
@@ -260,21 +260,21 @@ def test_a_run_goes_on_when_its_file_is_called_by_another_path(
 
     experiment, out = _experiment("local"), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        conduct(experiment, base(store), seeds=2, out=out, workers=1, show=interrupt)
+        conduct(experiment, base(store), Execution(seeds=2, out=out, workers=1, show=interrupt))
     again = base(tmp_path / "other" / store.name)
-    done = conduct(experiment, again, seeds=2, out=out, workers=1, resume=True)
+    done = conduct(experiment, again, Execution(seeds=2, out=out, workers=1, resume=True))
     assert {run.plan.data.file for run in done.runs.values()} == {again.file}
     assert done.results.settings[0].data["source"] == store.name
 
 
 def test_commits_of_a_resumed_run_are_all_told(tmp_path: Path):
     base, experiment = Base("smoke", rounds=1, long_rounds=0), _experiment("local")
-    conduct(experiment, base, seeds=1, out=tmp_path, workers=1)
+    conduct(experiment, base, Execution(seeds=1, out=tmp_path, workers=1))
     (path,) = tmp_path.glob("runs/*/environment.json")
     made_with = json.loads(path.read_text())
     resumed = [{**made_with, "commit": "b"}]
     path.write_text(json.dumps({**made_with, "commit": "a", "resumed": resumed}))
-    results = conduct(experiment, base, seeds=1, out=tmp_path, resume=True).results
+    results = conduct(experiment, base, Execution(seeds=1, out=tmp_path, resume=True)).results
     assert results.commits == ["a", "b"]
     assert "commit a, b" in caption(results.settings[0])
 
@@ -285,14 +285,14 @@ def test_windows_that_are_not_as_many_are_told(make_store: MakeStore, tmp_path: 
     store = make_store({"a": counts, "b": counts}, packets=40)
     change = {"data": {"window": 32}, "model": {"width": 16}, "training": {"batch_size": 4}}
     base = Base("smoke", str(store), split="random", rounds=1, changes=(change,))
-    results = conduct(WINDOWS, base, seeds=1, out=tmp_path / "out", workers=1).results
+    results = conduct(WINDOWS, base, Execution(seeds=1, out=tmp_path / "out", workers=1)).results
     assert "32 packets (full): 16; 8 packets: 32; 4 packets: 32" in results.notes[-1]
 
 
 def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
     base = Base("smoke", rounds=3, long_rounds=6)
     experiment = _experiment("local", "fedapa", long=True)
-    whole = conduct(experiment, base, seeds=2, out=tmp_path / "whole", workers=2)
+    whole = conduct(experiment, base, Execution(seeds=2, out=tmp_path / "whole", workers=2))
 
     def interrupt(progress: Progress) -> None:
         if progress.stage == "training":
@@ -300,10 +300,14 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        conduct(experiment, base, seeds=2, out=tmp_path / "cut", workers=1, show=interrupt)
+        conduct(
+            experiment, base, Execution(seeds=2, out=tmp_path / "cut", workers=1, show=interrupt)
+        )
     with pytest.raises(RunError, match=r"unfinished runs of this experiment.*--resume"):
-        conduct(experiment, base, seeds=2, out=tmp_path / "cut", workers=1)
-    again = conduct(experiment, base, seeds=2, out=tmp_path / "cut", workers=1, resume=True)
+        conduct(experiment, base, Execution(seeds=2, out=tmp_path / "cut", workers=1))
+    again = conduct(
+        experiment, base, Execution(seeds=2, out=tmp_path / "cut", workers=1, resume=True)
+    )
 
     assert again.results.settings == whole.results.settings
     assert Results.load(tmp_path / "cut" / "trial" / "results.json").seeds == [0, 1]
@@ -320,22 +324,22 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
     assert [row.name for row in setting.rows] == ["local", "fedapa", "constant", "prior"]
 
     with pytest.raises(RunError, match="already holds results"):
-        conduct(experiment, base, seeds=2, out=tmp_path / "cut")
+        conduct(experiment, base, Execution(seeds=2, out=tmp_path / "cut"))
     with pytest.raises(
         RunError, match=r"results\.json: also holds seed 1; ask for at least as much"
     ):
-        conduct(experiment, base, seeds=1, out=tmp_path / "cut", resume=True)
+        conduct(experiment, base, Execution(seeds=1, out=tmp_path / "cut", resume=True))
     fewer = replace(experiment, cases=lambda _: cases_of("local"))
     with pytest.raises(RunError, match="also holds fedapa;"):
-        conduct(fewer, base, seeds=2, out=tmp_path / "cut", resume=True)
+        conduct(fewer, base, Execution(seeds=2, out=tmp_path / "cut", resume=True))
     for less in (Base("smoke", rounds=3, long_rounds=0), Base("smoke", rounds=3, long_rounds=5)):
         with pytest.raises(RunError, match="also holds local to round 6 in setting tiny, fedapa"):
-            conduct(experiment, less, seeds=2, out=tmp_path / "cut", resume=True)
+            conduct(experiment, less, Execution(seeds=2, out=tmp_path / "cut", resume=True))
     # Another experiment there finds its runs done: nothing is left to do.
     began = {path: path.stat().st_mtime_ns for path in (tmp_path / "cut" / "runs").iterdir()}
     shutil.copytree(tmp_path / "cut" / "runs", tmp_path / "new" / "runs")
     other = Experiment("other", "", lambda _: cases_of("fedapa"), (TINY,))
-    conduct(other, base, seeds=2, out=tmp_path / "cut")
+    conduct(other, base, Execution(seeds=2, out=tmp_path / "cut"))
     assert began == {
         path: path.stat().st_mtime_ns for path in (tmp_path / "cut" / "runs").iterdir()
     }
@@ -344,17 +348,16 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
 def test_a_longer_horizon_goes_on_from_the_shorter_runs(tmp_path: Path):
     experiment = _experiment("local", "fedproc", long=True)
     short = Base("smoke", rounds=2, long_rounds=4)
-    conduct(experiment, short, seeds=1, out=tmp_path, workers=1)
+    conduct(experiment, short, Execution(seeds=1, out=tmp_path, workers=1))
     longer = conduct(
         experiment,
         Base("smoke", rounds=2, long_rounds=6),
-        seeds=1,
-        out=tmp_path,
-        resume=True,
-        workers=1,
+        Execution(seeds=1, out=tmp_path, resume=True, workers=1),
     )
     fresh = conduct(
-        experiment, Base("smoke", rounds=2, long_rounds=6), seeds=1, out=tmp_path / "b", workers=1
+        experiment,
+        Base("smoke", rounds=2, long_rounds=6),
+        Execution(seeds=1, out=tmp_path / "b", workers=1),
     )
     for name in ("local", "fedproc"):
         grown, once = (found.runs["tiny", name, 0] for found in (longer, fresh))
@@ -369,7 +372,7 @@ def test_what_no_run_could_do_is_refused_before_any_starts(tmp_path: Path):
     mixed = Nets("mixed", "", "by-size")
     experiment = Experiment("trial", "", lambda _: cases, (mixed,))
     with pytest.raises(RosterError, match="Pooled is one net for all"):
-        conduct(experiment, Base("smoke"), seeds=1, out=tmp_path)
+        conduct(experiment, Base("smoke"), Execution(seeds=1, out=tmp_path))
     assert not (tmp_path / "runs").exists()
 
 
@@ -378,7 +381,7 @@ def test_nets_that_differ_in_too_few_rooms_can_be_left_out(
 ) -> None:
     base = Base("smoke", file=str(make_store()), rounds=1, changes=({"data": {"window": 16}},))
     with pytest.raises(RosterError, match="or leave nets that differ out with --setting"):
-        conduct(_experiment("fedavg", nets=MODEL), base, seeds=1, out=tmp_path)
+        conduct(_experiment("fedavg", nets=MODEL), base, Execution(seeds=1, out=tmp_path))
     assert not (tmp_path / "runs").exists()
 
 
@@ -393,14 +396,14 @@ def test_every_seeds_split_is_tried_before_any_run(
     monkeypatch.setattr("fedapa.experiments.conduct.prepare_rooms", prepare)
     base = Base("smoke", file=str(make_store()), rounds=1, changes=({"data": {"window": 16}},))
     with pytest.raises(DataError, match="leaves nothing"):
-        conduct(_experiment("local", "fedapa"), base, seeds=3, out=tmp_path)
+        conduct(_experiment("local", "fedapa"), base, Execution(seeds=3, out=tmp_path))
     assert not (tmp_path / "runs").exists()
 
 
 def test_alternatives_have_rows_and_fine_tuned_copies_their_rounds(tmp_path: Path):
     experiment = _experiment("fedproto", "local-more-epochs")
     base = Base("smoke", rounds=4, long_rounds=0)
-    done = conduct(experiment, base, seeds=1, out=tmp_path, workers=2)
+    done = conduct(experiment, base, Execution(seeds=1, out=tmp_path, workers=2))
     (setting,) = done.results.settings
     assert [row.name for row in setting.rows][:3] == [
         "fedproto",

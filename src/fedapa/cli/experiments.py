@@ -76,6 +76,7 @@ def compare(
     Example: fedapa compare rooms.h5 --algorithm local --algorithm fedapa --seeds 3
     """
     from fedapa.experiments.compare import compare as comparison
+    from fedapa.experiments.conduct import Execution
     from fedapa.experiments.reproduce import reproduce as carry_out
 
     base = base_of(
@@ -97,12 +98,7 @@ def compare(
                 )
             ],
             base,
-            seeds=seeds,
-            out=out,
-            resume=resume,
-            workers=workers,
-            show=show,
-            command=_as_typed(),
+            Execution(seeds, out, resume, workers, show, _as_typed()),
         )
     _print_reproduced(done, as_json)
 
@@ -243,6 +239,7 @@ def _experiment_command(name: str, about: str) -> None:
         as_json: Json = False,
     ) -> None:
         from fedapa.experiments import reproduce as experiments
+        from fedapa.experiments.conduct import Execution
 
         base = base_of(
             preset,
@@ -259,12 +256,7 @@ def _experiment_command(name: str, about: str) -> None:
             done = experiments.reproduce(
                 experiments.chosen(name, base, setting),
                 base,
-                seeds=seeds,
-                out=out,
-                resume=resume,
-                workers=workers,
-                show=show,
-                command=_as_typed(),
+                Execution(seeds, out, resume, workers, show, _as_typed()),
             )
             if name == "all":
                 done = experiments.with_counted(done, base, out, show)

@@ -6,7 +6,8 @@ nets for those rooms.
 """
 
 from fedapa.experiments.sizes import Sizes
-from fedapa.models.cost import Layer, count_parameters, flops, layers
+from fedapa.models.cost import count_parameters, flops, layers
+from fedapa.report.captions import shape_text
 from fedapa.report.tables.table import Table
 
 __all__ = ["architectures", "layer_table"]
@@ -21,8 +22,8 @@ def architectures(sizes: Sizes) -> dict[str, dict[str, float]]:
     }
 
 
-def layer_table(sizes: Sizes) -> Table:
-    """The nets layer by layer: channels and shapes as the paper's table has them, and totals."""
+def layer_table(sizes: Sizes) -> tuple[Table, dict[str, dict[str, float]]]:
+    """The nets layer by layer: channels and shapes as the paper's table has them; the totals."""
     models = [sizes.build(net) for net in sizes.nets]
     columns = [
         {
@@ -33,22 +34,20 @@ def layer_table(sizes: Sizes) -> Table:
         for model in models
     ]
     rows = [
-        [name, layer.kind, *(_shape(column.get(name)) for column in columns)]
+        [name, layer.kind]
+        + [shape_text(column[name].output) if name in column else "–" for column in columns]
         for name, layer in columns[-1].items()
     ]
-    totals = architectures(sizes).values()
-    rows.append(["parameters", "", *(f"{total['parameters']:,}" for total in totals)])
-    rows.append(["MFLOPs per window", "", *(f"{total['mflops']:.2f}" for total in totals)])
-    shape = " × ".join(map(str, sizes.window))
-    return Table(
+    totals = architectures(sizes)
+    rows.append(["parameters", "", *(f"{total['parameters']:,}" for total in totals.values())])
+    rows.append(["MFLOPs per window", "", *(f"{total['mflops']:.2f}" for total in totals.values())])
+    table = Table(
         title="Architectures" + (f", for {sizes.named}" if sizes.named else ""),
         headings=["Layer", "Kind", *(type(model).__name__ for model in models)],
         rows=rows,
-        note=f"{sizes.outputs} classes, width {sizes.width}, windows of {shape}; counted "
-        "from the modules: 2 FLOPs a multiply-add, 2 a BatchNorm, 1 a ReLU or pooled element",
+        note=f"{sizes.outputs} classes, width {sizes.width}, windows of "
+        f"{shape_text(sizes.window)}; counted from the modules: 2 FLOPs a multiply-add, 2 a "
+        "BatchNorm, 1 a ReLU or pooled element",
         text_columns=2,
     )
-
-
-def _shape(layer: Layer | None) -> str:
-    return "–" if layer is None else " × ".join(map(str, layer.output))
+    return table, totals

@@ -42,7 +42,25 @@ from fedapa.stores.store import Store
 from fedapa.toml import read_toml
 from fedapa.windows.views import find_view
 
-__all__ = ["Conducted", "conduct", "folder_name", "holds_features", "refuse_results"]
+__all__ = ["Conducted", "Execution", "conduct", "folder_name", "holds_features", "refuse_results"]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How experiments are carried out."""
+
+    seeds: int
+    """How many; they are 0, 1, 2, …"""
+    out: Path
+    """The directory of runs and results; experiments there share their runs."""
+    resume: bool = False
+    """Whether to go on with unfinished runs there, and make results again that are there."""
+    workers: int | None = None
+    """Runs side by side; by default one a core."""
+    show: Show = unseen
+    """Called as work goes on."""
+    command: str = ""
+    """How a user asked for this, noted in the results."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,29 +71,9 @@ class Conducted:
     runs: Runs
 
 
-def conduct(
-    experiment: Experiment,
-    base: Base,
-    *,
-    seeds: int,
-    out: Path,
-    resume: bool = False,
-    workers: int | None = None,
-    show: Show = unseen,
-    command: str = "",
-) -> Conducted:
-    """Do the runs that are missing and collect all of them.
-
-    Args:
-        experiment: what to compare.
-        base: preset, data, split, rounds.
-        seeds: how many; they are 0, 1, 2, …
-        out: the directory of runs and results; other experiments there share their runs.
-        resume: go on with unfinished runs there, and make results again that are there.
-        workers: runs side by side; by default one a core.
-        show: called as work goes on.
-        command: how a user asked for this, noted in the results.
-    """
+def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
+    """Do the runs that are missing and collect all of them."""
+    seeds, out, workers = how.seeds, how.out, how.workers
     if seeds < 1:
         raise PlanError(f"seeds {seeds}: at least one is needed")
     plans = {
@@ -91,12 +89,12 @@ def conduct(
             _check_finished(folders[key], plan)
         else:
             missing[folders[key]] = _as_begun(folders[key], plan)
-    if not resume:
+    if not how.resume:
         _refuse_leftovers(out, experiment, missing)
     _refuse_less(out / experiment.name / "results.json", plans)
-    _check(missing.values(), show)
+    _check(missing.values(), how.show)
     missing = {folder: _begin_with_shorter(folder, plan) for folder, plan in missing.items()}
-    _carry_out(missing, available_cores() if workers is None else max(1, workers), show)
+    _carry_out(missing, available_cores() if workers is None else max(1, workers), how.show)
     runs = {key: Run.load(folder) for key, folder in folders.items()}
     settings = [_setting(experiment, base, nets, runs, out) for nets in experiment.settings]
     results = Results(
@@ -105,7 +103,7 @@ def conduct(
         preset=base.preset,
         settings=settings,
         seeds=list(range(seeds)),
-        environment={**environment(workers), "command": command},
+        environment={**environment(workers), "command": how.command},
         parameter=experiment.parameter,
         notes=[
             *experiment.notes,
@@ -195,10 +193,9 @@ def folder_name(plan: Plan) -> str:
     path is the same run; the same path with other rooms is not.
     """
     kind = find(plan.algorithm["name"])
-    usual = settings_of(kind)
     chosen = plan.model_dump(mode="python", exclude_defaults=True)
     chosen["training"] = _changed(asdict(plan.training), asdict(Training()))
-    chosen["algorithm"] = _changed(plan.algorithm, usual)
+    chosen["algorithm"] = _changed(plan.algorithm, settings_of(kind))
     chosen.setdefault("data", {})["file"] = _content(plan.data.file, plan.data.simulated)
     digest = hashlib.blake2b(dump(chosen).encode(), digest_size=6).hexdigest()
     return f"{kind.name}-{digest}"

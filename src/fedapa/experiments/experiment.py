@@ -95,16 +95,14 @@ class Base:
     @property
     def longest(self) -> int | None:
         """The long horizon; none if there is none."""
-        if self.long_rounds is None:
-            return 4 * self.plan.rounds
-        if self.long_rounds == 0:
-            return None
-        if self.long_rounds <= self.plan.rounds:
+        rounds = self.plan.rounds
+        longest = 4 * rounds if self.long_rounds is None else self.long_rounds
+        if longest != 0 and longest <= rounds:
             raise PlanError(
-                f"long rounds {self.long_rounds}: must be more than the {self.plan.rounds} rounds "
-                "of the comparison, or 0 for none"
+                f"long rounds {longest}: must be more than the {rounds} rounds of the comparison, "
+                "or 0 for none"
             )
-        return self.long_rounds
+        return longest or None
 
     @property
     def horizons(self) -> list[int]:

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from fedapa.csi.capture import data_kind
 from fedapa.evaluation.verdict import verdict
-from fedapa.experiments.architectures import architectures, layer_table
-from fedapa.experiments.conduct import Conducted, conduct, holds_features, refuse_results
+from fedapa.experiments.architectures import layer_table
+from fedapa.experiments.conduct import Conducted, Execution, conduct, holds_features, refuse_results
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
 from fedapa.experiments.fig4 import distribution_caption, distribution_table
 from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
@@ -52,6 +52,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         *(PARTICIPATION, WINDOWS),
     )
 }
+_Counted = Callable[[Sizes], tuple[Table, dict[str, Any]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,37 +87,19 @@ def _beside_the_paper(experiment: Experiment) -> Experiment:
     return replace(experiment, notes=(*experiment.notes, said))
 
 
-def reproduce(
-    experiments: Sequence[Experiment],
-    base: Base,
-    *,
-    seeds: int,
-    out: Path,
-    resume: bool = False,
-    workers: int | None = None,
-    show: Show = unseen,
-    command: str = "",
-) -> list[Reproduced]:
+def reproduce(experiments: Sequence[Experiment], base: Base, how: Execution) -> list[Reproduced]:
     """Carry out experiments, one after the other, and write what there is to see of each."""
     for experiment in experiments:  # what is wrong with a later one costs no time then
         experiment.cases(base.plan)
-        if not resume:
-            refuse_results(out, experiment)
+        if not how.resume:
+            refuse_results(how.out, experiment)
     done: list[Reproduced] = []
     for experiment in experiments:
-        conducted = conduct(
-            _beside_the_paper(experiment),
-            base,
-            seeds=seeds,
-            out=out,
-            # The experiments of one command share their runs, so only the first may find a rest.
-            resume=resume or bool(done),
-            workers=workers,
-            show=show,
-            command=command,
-        )
-        show(Progress(f"drawing {experiment.name}", 0, 1, "pages"))
-        done.append(_shown(conducted, out))
+        conducted = conduct(_beside_the_paper(experiment), base, how)
+        # The experiments of one command share their runs, so only the first may find a rest.
+        how = replace(how, resume=True)
+        how.show(Progress(f"drawing {experiment.name}", 0, 1, "pages"))
+        done.append(_shown(conducted, how.out))
     return done
 
 
@@ -162,8 +145,7 @@ def table3(base: Base, out: Path, show: Show = unseen) -> Reproduced:
 
     def counted(sizes: Sizes) -> tuple[Table, dict[str, Any]]:
         costs = communication(sizes)
-        values = {name: asdict(cost) for name, cost in costs.items()}
-        return communication_table(costs, sizes), values
+        return communication_table(costs, sizes), {name: asdict(costs[name]) for name in costs}
 
     return _counted("table3", PAPER, counted, base, out, show)
 
@@ -172,21 +154,12 @@ def nets(
     base: Base, out: Path, show: Show = unseen, *, classes: int = 20, width: int = 256
 ) -> Reproduced:
     """The architectures: parameters and FLOPs."""
-
-    def counted(sizes: Sizes) -> tuple[Table, dict[str, Any]]:
-        return layer_table(sizes), dict(architectures(sizes))
-
     papers = replace(PAPER, outputs=classes, width=width)
-    return _counted("architectures", papers, counted, base, out, show)
+    return _counted("architectures", papers, layer_table, base, out, show)
 
 
 def _counted(
-    name: str,
-    papers: Sizes,
-    counted: Callable[[Sizes], tuple[Table, dict[str, Any]]],
-    base: Base,
-    out: Path,
-    show: Show,
+    name: str, papers: Sizes, counted: _Counted, base: Base, out: Path, show: Show
 ) -> Reproduced:
     """What depends on sizes alone: at the paper's, and at those of other rooms if any are given."""
     table, values = counted(papers)
@@ -195,7 +168,7 @@ def _counted(
         table, here = counted(sizes)
         tables.append(table)
         values = {"paper": values, "rooms": {"data": sizes.named, **here}}
-    return _written(name, tables, values, out)
+    return _written(name, tables, values, out, None)
 
 
 def fig4(base: Base, out: Path, *, file: Path | None = None) -> Reproduced:
@@ -219,18 +192,13 @@ def fig4(base: Base, out: Path, *, file: Path | None = None) -> Reproduced:
     }
     table = distribution_table(counted)
     if file is None:
-        return _written("fig4", [table], values, out, figure=figure)
+        return _written("fig4", [table], values, out, figure)
     save(figure, file)
     return Reproduced("fig4", table.title, [table], file, {**values, "out": str(file)})
 
 
 def _written(
-    name: str,
-    tables: Sequence[Table],
-    values: Mapping[str, Any],
-    out: Path,
-    *,
-    figure: Figure | None = None,
+    name: str, tables: Sequence[Table], values: Mapping[str, Any], out: Path, figure: Figure | None
 ) -> Reproduced:
     """What needed no training, as data, Markdown, LaTeX and a page; a second table is of rooms."""
     folder, title = out / name, tables[0].title

@@ -60,12 +60,9 @@ _SHAPES = ("simulated", "window", "decimate", "subcarrier_step", "links", "parti
 
 
 def check_changes(base: Base, name: str, keys: Sequence[str]) -> None:
-    """Refuse changes that what is called ``name`` does not depend on: they would do nothing.
+    """Refuse changes that what is called ``name``, e.g. "table3", does not depend on.
 
-    Args:
-        base: its changes.
-        name: what is counted, e.g. "table3".
-        keys: what it depends on; a section stands for all of its keys.
+    They would do nothing. A section among ``keys`` stands for all of its keys.
     """
     for change in base.changes:
         for section, values in change.items():
@@ -80,17 +77,19 @@ def check_changes(base: Base, name: str, keys: Sequence[str]) -> None:
 
 def sizes_of(base: Base, show: Show) -> Sizes | None:
     """Those of the rooms that were asked for; none where they are the paper's own."""
-    plan = base.plan
-    if base.preset == "paper" and base.file is None:
-        usual = Base(preset="paper").plan
-        if _deciding(plan) == _deciding(usual):
-            return None
+    plan, paper = base.plan, Base(preset="paper")
+    if (base.preset, base.file) == (paper.preset, None) and _deciding(plan) == _deciding(
+        paper.plan
+    ):
+        return None
     as_made = all(
         getattr(plan.data, key) == DataPlan.model_fields[key].default for key in _SHAPES[1:]
     )
     if plan.data.file is None and plan.classes is None and as_made:
-        return _planned_sizes(plan)
-    return _measured_sizes(base, show)
+        rooms, classes, window, named = _planned(plan)
+    else:
+        rooms, classes, window, named = _measured(plan, show)
+    return Sizes(rooms, classes, plan.model.width, classes, window, named)
 
 
 def _deciding(plan: Plan) -> list[Any]:
@@ -99,8 +98,11 @@ def _deciding(plan: Plan) -> list[Any]:
     return [plan.model.width, plan.classes, *data]
 
 
-def _planned_sizes(plan: Plan) -> Sizes:
-    """Of simulated rooms, from their description: the largest need not be made for this."""
+def _planned(plan: Plan) -> tuple[int, int, tuple[int, ...], str]:
+    """Rooms, classes, window and source of simulated rooms, from their description.
+
+    The largest need not be made for this.
+    """
     preset = preset_of(plan.data.simulated)
     counted = planned(preset)
     rooms = choose_rooms(
@@ -108,29 +110,17 @@ def _planned_sizes(plan: Plan) -> Sizes:
     )
     labels = {label for room in rooms for label in counted.windows[room]}
     radios = [place.scene.radio for place in preset.places if place.scene.room.name in rooms]
-    return Sizes(
-        rooms=len(rooms),
-        classes=len(labels),
-        width=plan.model.width,
-        outputs=len(labels),
-        window=(preset.window, int(radios[0].live.sum())),
-        named=source_text(counted.source, synthetic=True),
-    )
+    window = (preset.window, int(radios[0].live.sum()))
+    return len(rooms), len(labels), window, source_text(counted.source, synthetic=True)
 
 
-def _measured_sizes(base: Base, show: Show) -> Sizes:
-    """Of rooms that are made, or read from a store."""
-    net = "mlp" if holds_features(base.plan.data) else STATISTICAL.architecture
+def _measured(plan: Plan, show: Show) -> tuple[int, int, tuple[int, ...], str]:
+    """The same of rooms that are made, or read from a store."""
+    net = "mlp" if holds_features(plan.data) else STATISTICAL.architecture
     # No size depends on the split, and this one can always be made.
     change = {"model": {"architecture": net}, "data": {"split": "random"}}
-    plan = Plan.of(base.plan.document(), change)
+    plan = Plan.of(plan.document(), change)
     rooms = prepare_rooms(plan, show, workers=None)
     data = describe([introduce(room) for room in rooms], plan)
-    return Sizes(
-        rooms=len(rooms),
-        classes=len(data["classes"]),
-        width=plan.model.width,
-        outputs=len(data["classes"]),
-        window=tuple(data["window_shape"]),
-        named=source_text(data["source"], synthetic=data["synthetic"]),
-    )
+    named = source_text(data["source"], synthetic=data["synthetic"])
+    return len(rooms), len(data["classes"]), tuple(data["window_shape"]), named

@@ -26,15 +26,12 @@ def _methods(group: Group) -> list[type[Algorithm]]:
     return sorted(methods, key=lambda kind: (kind.year, kind.name))
 
 
-def _controls() -> list[str]:
-    """What any gain of the paper's methods must be held against."""
-    pooled = [kind.name for kind in _methods("control") if kind.pools]
-    return sorted({kind.control for kind in _methods("paper")} - {""}) + pooled
-
-
 def _cases(_: Plan) -> Sequence[Case]:
-    methods = [*_methods("paper"), *_methods("more")]
-    return algorithms(*(kind.name for kind in methods), *_controls())
+    """All methods, and what any gain of the paper's must be held against."""
+    methods = [kind.name for kind in (*_methods("paper"), *_methods("more"))]
+    pooled = [kind.name for kind in _methods("control") if kind.pools]
+    controls = sorted({kind.control for kind in _methods("paper")} - {""})
+    return algorithms(*methods, *controls, *pooled)
 
 
 def _curves(_: Plan) -> Sequence[Case]:

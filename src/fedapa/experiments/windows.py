@@ -8,7 +8,8 @@ Smaller ones see less motion and fewer paths; how much that matters is what is a
 ``quick`` has windows of 125 × 56.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import product
 
 from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError
@@ -29,10 +30,8 @@ def _rooms_of(plan: Plan) -> tuple[dict[str, str], int, int]:
     if plan.data.file is not None:
         with Store(plan.data.file) as store:
             window = plan.data.window or store.window or 1000
-            recordings = [
-                one for room in plan.data.rooms_of(store) for one in store.recordings(room)
-            ]
-            fewest = min(recording.shape[1] for recording in recordings)
+            rooms = plan.data.rooms_of(store)
+            fewest = min(one.shape[1] for room in rooms for one in store.recordings(room))
         return {"file": plan.data.file}, window, fewest
     # The quick rooms were recorded for small windows: they have no full ones.
     simulated = "six-rooms" if plan.data.simulated == "quick" else plan.data.simulated
@@ -45,25 +44,19 @@ def _cases(plan: Plan) -> Sequence[Case]:
     rooms, full, subcarriers = _rooms_of(plan)
     if full < 8:
         raise PlanError(f"windows of {full} packets have no eighth; give longer ones")
-    steps = (1, 4) if subcarriers >= _FEW else (1,)
-    return [case for step in steps for case in _thinned(step, full, rooms)]
-
-
-def _thinned(step: int, full: int, rooms: dict[str, str]) -> Iterator[Case]:
-    """Windows of three lengths with every n-th subcarrier."""
-    kept = "all subcarriers" if step == 1 else f"every {step}th subcarrier"
-    for packets in (full, full // 4, full // 8):
-        is_full = (packets, step) == (full, 1)
+    cases = []
+    for step, packets in product(
+        (1, 4) if subcarriers >= _FEW else (1,), (full, full // 4, full // 8)
+    ):
+        kept = "all subcarriers" if step == 1 else f"every {step}th subcarrier"
         name = f"window-{packets}" + (f"-subcarriers-{step}" if step > 1 else "")
         title = f"{packets} packets" + (f", {kept}" if step > 1 else "")
+        if (packets, step) == (full, 1):
+            name, title = _FULL, f"{title} (full)"
         cut = {**rooms, "window": packets, "stride": full, "subcarrier_step": step}
-        yield Case(
-            _FULL if is_full else name,
-            {"algorithm": Local.name, "data": cut, "model": {"architecture": "middle"}},
-            f"{title} (full)" if is_full else title,
-            kept,
-            packets,
-        )
+        change = {"algorithm": Local.name, "data": cut, "model": {"architecture": "middle"}}
+        cases.append(Case(name, change, title, kept, packets))
+    return cases
 
 
 WINDOWS = Experiment(
