@@ -147,6 +147,13 @@ def test_runs_that_do_not_compare_are_not_put_side_by_side(
     assert "its seed (7) is not that of" in one_sentence(fedapa(*words, code=2))
 
 
+def test_a_setting_that_is_no_text_is_one_sentence() -> None:
+    """The shell hands bytes over that are no UTF-8."""
+    for key in ("model.architecture", "selection", "algorithm.name", "data.file"):
+        said = one_sentence(fedapa("run", "--set", f"{key}=\udcff\udcfe", code=2))
+        assert said.startswith("fedapa: ")
+
+
 def test_odd_names_are_printed_as_they_are(make_store: MakeStore, tmp_path: Path) -> None:
     out = tmp_path / "x[/]y"
     assert "x[/]y" in fedapa("run", *quick_flags(make_store(), out)).stdout

@@ -169,6 +169,7 @@ def test_what_is_not_whole_is_refused_with_a_sentence(
         ("card", {"parts": {**PARTS, "test": -1}}, "expected the number of train"),
         ("card", {"classes": 10**30}, "are more numbers than"),
         ("card", {"width": 0}, "width is 0; expected 1 or more"),
+        ("card", {"flops": 10**400}, "flops is above 4611686018427387904; expected"),
         ("card", {"windows": -1}, "windows is -1; expected 0 or more"),
         ("card", {"classes": 2}, "2 classes and 3 labels"),
         ("card", {"labels": [0, 1, 1]}, "names a label twice"),

@@ -223,6 +223,16 @@ def test_files_that_lack_what_a_report_shows_are_refused_as_they_are_read(
         Run.load(runs[1].folder)
 
 
+def test_a_run_of_an_algorithm_that_is_not_installed_is_not_called_damaged(
+    runs: list[Run],
+) -> None:
+    path = runs[1].folder / "plan.toml"
+    path.write_text(path.read_text().replace('name = "fedapa"', 'name = "ditto"'))
+    with pytest.raises(RunError, match="'ditto' is not installed here; install") as caught:
+        load_runs([runs[1].folder])
+    assert "damaged" not in str(caught.value)
+
+
 def test_a_mistake_of_our_own_is_not_called_a_damaged_file(
     runs: list[Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedapa import Capture, read_capture
+from fedapa import Capture, CaptureError, read_capture
 from fedapa.csi.nexmon_writer import write_nexmon
 from fedapa.csi.subcarriers import all_subcarriers
 from fedapa.windows.inspection import inspect_capture, thumbnail
@@ -100,3 +100,10 @@ def test_a_thumbnail_is_a_comb_over_the_whole_file(tmp_path: Path) -> None:
     rows, packets, _ = thumbnail(path, rows=20)
     assert (rows.shape, packets) == ((17, 64), 50)
     np.testing.assert_array_equal(rows, np.abs(read_capture(path).csi[::3, :, 0, 0]))
+
+
+def test_a_packet_of_unknown_time_is_refused_as_a_capture_is_made() -> None:
+    whole = capture(packets=3)
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(CaptureError, match=f"time stamp of packet 1 is {wrong}; expected fin"):
+            replace(whole, timestamps=np.array([0.0, wrong, 2.0]))

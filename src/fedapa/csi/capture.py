@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from fedapa.errors import CaptureError
+
 __all__ = ["SIMULATED_DEVICE", "Capture", "data_kind", "packet_rates"]
 
 SIMULATED_DEVICE = "simulated"
@@ -44,6 +46,16 @@ class Capture:
     """[packets] the sender's or driver's running number, modulo ``2**sequence_bits``."""
     sequence_bits: int = 0
     """How many bits that number has; 0 where there is none."""
+
+    def __post_init__(self) -> None:
+        """Refuse packets of which nobody knows when they came: no rate and no window has them."""
+        unknown = np.flatnonzero(~np.isfinite(self.timestamps))
+        if len(unknown):
+            first = int(unknown[0])
+            raise CaptureError(
+                f"capture of device '{self.device}': the time stamp of packet {first} is "
+                f"{self.timestamps[first]}; expected finite seconds; leave such packets out"
+            )
 
     @property
     def packets(self) -> int:

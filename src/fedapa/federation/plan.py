@@ -5,7 +5,7 @@ every value, also those left to default, so that ``fedapa run plan.toml`` repeat
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -172,7 +172,8 @@ class ModelPlan(_Section):
         known = (*ARCHITECTURES, *(() if isinstance(chosen, dict) else ("auto", "by-size")))
         for net in given:
             if net not in known:
-                raise ValueError(f"'{net}' is no architecture; {nearest(net, known)}")
+                # pydantic takes no message with letters that UTF-8 lacks.
+                raise ValueError(f"'{readable(net)}' is no architecture; {nearest(net, known)}")
         return self
 
 
@@ -207,7 +208,7 @@ class Plan(_Section):
             raise ValueError("classes name one twice")
         for label in self.classes or ():
             if isinstance(label, int) and not 0 <= label < _MOST_PEOPLE:
-                raise ValueError(f"classes name {_brief(str(label))}: no number of people")
+                raise ValueError(f"classes name {_brief(label, str)}: no number of people")
         return self
 
     def __init__(self, **values: Any) -> None:
@@ -229,7 +230,7 @@ class Plan(_Section):
     def _kind(self) -> type[Algorithm]:
         if "name" not in self.algorithm:
             raise PlanError(f"algorithm: no name given; known: {', '.join(algorithms.names())}")
-        return algorithms.find(str(self.algorithm["name"]))
+        return algorithms.find(_brief(self.algorithm["name"], str))
 
     def build(self) -> Algorithm:
         """The algorithm with its settings."""
@@ -259,7 +260,7 @@ class Plan(_Section):
                 if not isinstance(old, dict) or not isinstance(new, Mapping):
                     merged[key] = dict(new) if isinstance(new, Mapping) else new
                 elif key == "algorithm" and new.get("name", old.get("name")) != old.get("name"):
-                    merged[key] = {**_taken_over(old, str(new["name"])), **new}
+                    merged[key] = {**_taken_over(old, _brief(new["name"], str)), **new}
                 else:
                     merged[key] = {**old, **new}
         return cls(**merged)
@@ -313,18 +314,22 @@ def _plain(value: Any) -> Any:
 
 def _sentence(error: ErrorDetails, root: type, place: str = "") -> str:
     """One validation error as a sentence: place, got, expected, remedy."""
-    path = [_brief(str(word)) for word in error["loc"]]
+    path = [_brief(word, str) for word in error["loc"]]
     where = place + ".".join(path)
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = _keys_at(root, path[:-1])
         return f"{where}: unknown key; {nearest(path[-1], known) if known else 'there are none'}"
     message = error["msg"].removeprefix("Value error, ")
     where = f"{where}: " if where else ""
-    return f"{where}{message[0].lower()}{message[1:]} (got {_brief(repr(error['input']))})"
+    return f"{where}{message[0].lower()}{message[1:]} (got {_brief(error['input'])})"
 
 
-def _brief(text: str) -> str:
-    """What fits into a sentence."""
+def _brief(value: Any, text_of: Callable[[Any], str] = repr) -> str:
+    """As much of a value as fits into a sentence."""
+    try:
+        text = text_of(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "a number too long to be written"
     return text if len(text) <= 80 else f"{text[:60]} …"
 
 

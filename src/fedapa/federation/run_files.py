@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
-from fedapa.errors import FedapaError, RunError
+from fedapa import algorithms
+from fedapa.errors import PlanError, RunError
 from fedapa.evaluation.record import JsonLines
 from fedapa.federation.plan import Plan, differences
 from fedapa.toml import read_toml
@@ -132,12 +133,24 @@ def read_plan(folder: Path) -> Plan:
     with explaining(path):
         try:
             document = read_toml(path)
+            _check_installed(path, document)
             plan = Plan(**document)
-        except FedapaError as error:
+        except PlanError as error:
             raise ValueError(str(error).removeprefix(f"{path}: ")) from error
         if changed := differences(document, plan.document()):
             raise ValueError(f"not every value is in it, e.g. {changed[0].partition(':')[0]}")
     return plan
+
+
+def _check_installed(path: Path, document: Mapping[str, Any]) -> None:
+    """Refuse a plan whose algorithm came from a package that is not here: nothing is damaged."""
+    section = document.get("algorithm")
+    name = section.get("name") if isinstance(section, Mapping) else section
+    if isinstance(name, str) and name not in algorithms.names():
+        raise RunError(
+            f"{path}: its algorithm '{name:.80}' is not installed here; install the package that "
+            "the algorithm came with"
+        )
 
 
 def read_data(folder: Path) -> dict[str, Any]:

@@ -16,6 +16,8 @@ __all__ = ["LARGEST_SET", "DataCard", "RoomCard"]
 
 LARGEST_SET = 1 << 26
 """Classes × width at most: the server keeps a set of prototypes for each room."""
+_MOST = 1 << 62
+"""Windows or FLOPs at most: what is reckoned with them fits into a float."""
 _PARTS = frozenset(["train", "validation", "test"])
 _LONGEST_REASON = 200
 _LONGEST_WHY = 5 * _LONGEST_REASON
@@ -125,6 +127,8 @@ class RoomCard:
         for told in ("windows", "validation", "flops"):
             if getattr(self, told) < 0:
                 raise DataError(f"{where}: {told} is {getattr(self, told)}; expected 0 or more")
+            if getattr(self, told) > _MOST:
+                raise DataError(f"{where}: {told} is above {_MOST}; expected the number of a room")
         for told in ("classes", "width"):
             if getattr(self, told) < 1:
                 raise DataError(f"{where}: {told} is {getattr(self, told)}; expected 1 or more")
