@@ -158,7 +158,7 @@ def _processor(machine: Mapping[str, Any]) -> str:
 
 
 def _at_quick(passes: Mapping[str, Any]) -> float:
-    """The share of both passes in the quick rooms; entries without it have what it is made of."""
+    """The share of both passes at ``AT_QUICK``; entries without it have what it is made of."""
     share: float = passes.get(
         "without_gradient_at_quick", round(at_quick(passes["prototypes"], passes["score"]), 3)
     )

@@ -1,6 +1,6 @@
 """Whether the fast path changes what is learned: the same runs by both, figures into paths.json.
 
-``python -m benchmarks._paths`` trains FedAPA on the quick rooms with nets by size, seed by seed:
+``python -m benchmarks._paths`` trains FedAPA by the preset tables with nets by size, seed by seed:
 by the fast path, by the plain one, and by the plain one with a learning rate that is off by 10⁻⁷
 of itself. The last is the measure: a change of the size of rounding, which no path can be nearer
 than. Runs take minutes, so they are no part of ``make bench``.
@@ -28,7 +28,7 @@ SEEDS = (0, 1, 2)
 
 def one(way: str, seed: int, change: Mapping[str, Any]) -> dict[str, Any]:
     """One run in this process, and what it ended with."""
-    plan = Plan.of(preset("quick"), {"seed": seed, "model": {"architecture": "by-size"}}, change)
+    plan = Plan.of(preset("tables"), {"seed": seed, "model": {"architecture": "by-size"}}, change)
     usual = fast.fits
     if way == WAYS[2]:
         rate = plan.training.learning_rate * (1 + 1e-7)

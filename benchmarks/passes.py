@@ -2,7 +2,8 @@
 
 One thread, as in a worker, and CPU time. Prototypes are measured over the train windows, the score
 over the test windows, a quarter as many; ``without_gradient`` is both, and
-``without_gradient_at_quick`` has the score scaled to as many test windows as the quick rooms have.
+``without_gradient_at_quick`` has the score scaled to as many test windows as the quick rooms
+of version 2 had.
 ``reading`` is fetching and normalising the train windows alone, and ``round`` shares out a whole
 round: reading in all three passes, and the rest of each. Files are mapped and the system has them
 cached: waiting for a disk is no CPU time, so ``reading_wall`` says what reading is of training in
@@ -41,7 +42,7 @@ __all__ = ["AT_QUICK", "at_quick", "measure"]
 
 TURNS = 4
 GEMM = 2048  # rows and columns of the matrices whose product tells the speed of a core
-AT_QUICK = 0.39  # test windows to train windows of the quick rooms as a plan splits them by default
+AT_QUICK = 0.39  # test windows to train windows of the quick rooms of version 2
 
 
 def measure() -> dict[str, Any]:
@@ -178,7 +179,7 @@ def _beside_gemm(
 
 
 def at_quick(prototypes: float, score: float) -> float:
-    """Both passes where the test windows are as many as in the quick rooms, not a quarter."""
+    """Both passes where the test windows are as many as in those rooms, not a quarter."""
     return prototypes + score * AT_QUICK / (TEST / TRAIN)
 
 

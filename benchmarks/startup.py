@@ -2,7 +2,7 @@
 
 Wall seconds from the command to its end, less those of its exchanges; and what the first exchange
 takes longer than the second, which does the same work: that is the start of the workers. The rooms
-are the quick preset's, one net of each kind; the best of some turns after one that fills caches.
+are the tables preset's, one net of each kind; the best of some turns after one that fills caches.
 """
 
 import json
@@ -27,7 +27,7 @@ def measure() -> dict[str, Any]:
 
 
 def _turn(out: Path) -> tuple[float, float]:
-    words = ["run", "--preset", "quick", "--architecture", "by-size", "--rounds", "2"]
+    words = ["run", "--preset", "tables", "--architecture", "by-size", "--rounds", "2"]
     began = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "fedapa", *words, "--out", str(out), "--json"],

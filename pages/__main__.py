@@ -1,9 +1,9 @@
 """Make this repository's own pages anew: ``python -m pages``, or ``python -m pages simulator``.
 
-``results`` fills the tables of docs/results/*.md from the results.json files beside them and draws
-the overview of all experiments there; ``algorithms`` fills docs/algorithms.md. Both take seconds
-and are the default. ``simulator`` draws every figure of docs/simulator.md from measurements made
-anew, in minutes.
+``results`` fills the tables of docs/results/*.md and docs/results/earlier/*.md from the
+results.json files beside them and draws the overview of the present experiments; ``algorithms``
+fills docs/algorithms.md. Both take seconds and are the default. ``simulator`` draws every figure of
+docs/simulator.md from measurements made anew, in minutes.
 """
 
 import argparse
@@ -22,8 +22,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 def _results() -> None:
     folder = DOCS / "results"
-    for page in sorted(folder.glob("*.md")):
-        write_text(page, inserted.filled(page.read_text(), folder))
+    for page in sorted([*folder.glob("*.md"), *(folder / "earlier").glob("*.md")]):
+        write_text(page, inserted.filled(page.read_text(), page.parent))
     save(overview_of(folder, EXPERIMENTS), folder / "overview.png", dpi=150)
 
 

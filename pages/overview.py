@@ -18,15 +18,11 @@ from fedapa.report.style import MARKERS, PALETTE, drawn
 __all__ = ["EXPERIMENTS", "overview", "overview_of"]
 
 EXPERIMENTS = (
-    "Simulated rooms, equal nets=simulated/table1:statistical",
-    "The same made anew, equal nets=simulated-again/table1:statistical",
-    "Simulated rooms, nets that differ=simulated/table1:model",
-    "The same made anew, nets that differ=simulated-again/table1:model",
     "WiAR, equal nets=wiar/table1:statistical",
     "WiAR, nets that differ=wiar-long/table1:model",
     "Wi-CaL=wical/table1:features",
 )
-"""Those of docs/results."""
+"""Those of docs/results, without docs/results/earlier."""
 _AGAINST = ("local", "fedapa-self")
 
 

@@ -46,6 +46,7 @@ def test_refusals_are_one_sentence_before_any_training(
 ) -> None:
     out = tmp_path / "run"
     always = ["--data", make_store(), "--set", "data.window=16", "--architecture", "tiny"]
+    always += ["--preset", "tables"]
     words = ["run", *always, "--workers", "0", "--rounds", "1", "--out", out, *flags]
     assert sentence in one_sentence(fedapa(*words, code=2))
     assert not (out / "rooms").exists()

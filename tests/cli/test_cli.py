@@ -50,7 +50,7 @@ def quick_flags(store: Path, out: Path) -> list[str]:
     ]
     return [
         *("--data", str(store), "--rounds", "2", "--split", "random", "--out", str(out)),
-        *("--architecture", "middle", "--workers", "0"),
+        *("--preset", "tables", "--architecture", "middle", "--workers", "0"),
         *(word for setting in settings for word in ("--set", setting)),
     ]
 

@@ -35,7 +35,7 @@ def test_compare_leaves_tables_figures_and_a_page(make_store: MakeStore, tmp_pat
     words = [
         *("compare", _store(make_store), "--algorithm", "local", "--algorithm", "fedapa"),
         *("--architecture", "tiny", "--rounds", "4", "--seeds", "2", "--split", "random"),
-        *(*SMALL, "--out", out),
+        *("--preset", "tables", *SMALL, "--out", out),
     ]
     done = fedapa(*words)
     assert "FedAPA" in done.stdout

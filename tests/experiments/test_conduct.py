@@ -22,6 +22,7 @@ from fedapa.experiments.experiment import (
     Nets,
 )
 from fedapa.experiments.experiment import algorithms as cases_of
+from fedapa.experiments.presets import preset
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
 from fedapa.experiments.windows import WINDOWS
@@ -59,9 +60,9 @@ def _wait_for_a_begun_run(folder: Path) -> None:
     raise AssertionError("no run was ever half done")
 
 
-@pytest.mark.parametrize("preset", ["smoke", "quick", "paper"])
-def test_a_run_done_for_table_1_is_not_done_again(preset: str):
-    base = Base(preset)
+@pytest.mark.parametrize("name", ["smoke", "tables", "paper"])
+def test_a_run_done_for_table_1_is_not_done_again(name: str):
+    base = Base(name)
     first = _plans(TABLE1, base)
     for other in (TABLE2, FIG6, FIG7, FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION):
         mine = _plans(other, base)
@@ -71,8 +72,22 @@ def test_a_run_done_for_table_1_is_not_done_again(preset: str):
     assert len(set(first.values())) == len(first) - 1  # Pooled has one net in both settings
 
 
+@pytest.mark.parametrize("name", ["smoke", "tables", "paper"])
+def test_the_papers_presets_say_what_their_tables_are_of(name: str):
+    """A default that changes must not change a table of the paper."""
+    pinned = {"view": "amplitude", "links": "first", "split": "recording"}
+    assert pinned.items() <= preset(name)["data"].items()
+
+
+def test_the_papers_nets_are_the_default_of_experiments_and_a_counter_that_of_runs():
+    assert Base().preset == "tables"
+    assert Base().plan.data.simulated == preset("quick")["data"]["simulated"] == "quick"
+    assert preset("quick")["data"]["view"] == "statistics"
+    assert preset("quick")["model"]["architecture"] == "counter"
+
+
 def test_table_1_has_every_method_and_every_control():
-    named = {case.name for case in TABLE1.cases(Base("quick").plan)}
+    named = {case.name for case in TABLE1.cases(Base("tables").plan)}
     cells = {"fedapa-average", "fedapa-average-clients", "fedapa-mixture", "fedapa-fixed"}
     others = {name for name in algorithms.names() if algorithms.find(name).needs_features}
     assert named == set(algorithms.names()) - cells - others - {"fedpcl-self", "fedproto-self"}
@@ -81,8 +96,8 @@ def test_table_1_has_every_method_and_every_control():
 def test_table_2_is_the_full_square():
     cells = {
         (plan["mixture"], plan["peers"])
-        for case in TABLE2.cases(Base("quick").plan)
-        if (plan := TABLE2.plan(Base("quick"), MODEL, case, 0).algorithm)["name"]
+        for case in TABLE2.cases(Base("tables").plan)
+        if (plan := TABLE2.plan(Base("tables"), MODEL, case, 0).algorithm)["name"]
         not in ("local", "fedapa-self")
     }
     assert cells == {(mix, peers) for mix in ("average", "adaptive") for peers in ("none", "all")}
@@ -94,37 +109,37 @@ def test_sweeps_are_those_of_the_paper():
 
     assert values(FIG8A, Base("paper")) == [128, 256, 512]
     assert values(FIG8B, Base("paper")) == [25, 50, 100]
-    assert values(FIG8B, Base("quick")) == [4, 8, 15]  # an eighth, a quarter, a half of 30
+    assert values(FIG8B, Base("tables")) == [4, 8, 15]  # an eighth, a quarter, a half of 30
     assert values(FIG9A, Base("paper")) == [0.1, 0.5, 0.7, 1.5]
     assert values(FIG9B, Base("paper")) == ["0.1", "0.5", "1.0", "warm-up"]
-    plan = FIG9A.plan(Base("quick"), MODEL, FIG9A.cases(Base("quick").plan)[0], 0)
+    plan = FIG9A.plan(Base("tables"), MODEL, FIG9A.cases(Base("tables").plan)[0], 0)
     assert plan.algorithm["temperature"] == plan.algorithm["aggregation_temperature"] == 0.1
 
 
 def test_smaller_windows_are_as_many(make_store: MakeStore):
     plans = [
-        WINDOWS.plan(Base("quick"), WINDOWS.settings[0], case, 0).data
-        for case in WINDOWS.cases(Base("quick").plan)
+        WINDOWS.plan(Base("tables"), WINDOWS.settings[0], case, 0).data
+        for case in WINDOWS.cases(Base("tables").plan)
     ]
     assert {(each.simulated, each.stride) for each in plans} == {("six-rooms", 1000)}
     assert [(each.window, each.subcarrier_step) for each in plans] == [
         (packets, step) for step in (1, 4) for packets in (1000, 250, 125)
     ]
-    few = Base("quick", file=str(make_store()), changes=({"data": {"window": 16}},))
+    few = Base("tables", file=str(make_store()), changes=({"data": {"window": 16}},))
     assert [case.value for case in WINDOWS.cases(few.plan)] == [16, 4, 2]  # six tones stay
 
 
 def test_horizons_are_a_quarter_half_all_and_long():
-    assert Base("quick").horizons == [8, 15, 30, 120]
-    assert Base("quick", rounds=12, long_rounds=0).horizons == [3, 6, 12]
-    assert Base("quick", rounds=12).plan.algorithm["warm_rounds"] == 3
+    assert Base("tables").horizons == [8, 15, 30, 120]
+    assert Base("tables", rounds=12, long_rounds=0).horizons == [3, 6, 12]
+    assert Base("tables", rounds=12).plan.algorithm["warm_rounds"] == 3
     with pytest.raises(PlanError, match="must be more than the 30 rounds"):
-        _ = Base("quick", long_rounds=20).longest
+        _ = Base("tables", long_rounds=20).longest
 
 
 def test_all_rows_run_long_on_request_but_those_that_plan_ahead():
     for everybody, long in ((False, {"local", "fedapa", "fedapa-self"}), (True, None)):
-        base = Base("quick", all_long=everybody)
+        base = Base("tables", all_long=everybody)
         rounds = {
             case.name: TABLE1.plan(base, MODEL, case, 0).rounds for case in TABLE1.cases(base.plan)
         }
@@ -137,13 +152,13 @@ def test_all_rows_run_long_on_request_but_those_that_plan_ahead():
 
 def test_a_file_has_its_own_windows_under_every_preset():
     """The simulated rooms recommend theirs; a preset's would override what a store says."""
-    assert [Base(name).plan.data.window for name in ("smoke", "quick", "paper")] == [None] * 3
+    assert [Base(name).plan.data.window for name in ("smoke", "tables", "paper")] == [None] * 3
     assert preset_of(Base("paper").plan.data.simulated).window == 1000
 
 
 def test_the_long_run_has_the_short_ones_settings():
     """Its first rounds are the short run's: only then is it read at earlier horizons too."""
-    base = Base("quick")
+    base = Base("tables")
     local, *_ = (case for case in TABLE1.cases(base.plan) if case.name == "fedapa")
     plan = TABLE1.plan(base, STATISTICAL, local, 0)
     assert (plan.rounds, plan.algorithm["warm_rounds"]) == (120, 8)
@@ -153,16 +168,16 @@ def test_a_run_is_named_by_what_its_data_holds(tmp_path: Path):
     for name, content in (("a.h5", b"x"), ("b.h5", b"x"), ("c.h5", b"y")):
         (tmp_path / name).write_bytes(content)
     names = [
-        folder_name(Base("quick", file=str(tmp_path / name)).plan)
+        folder_name(Base("tables", file=str(tmp_path / name)).plan)
         for name in ("a.h5", "b.h5", "c.h5")
     ]
     assert names[0] == names[1] != names[2]
     with pytest.raises(PlanError, match=r"gone\.h5: cannot be read"):
-        folder_name(Base("quick", file=str(tmp_path / "gone.h5")).plan)
+        folder_name(Base("tables", file=str(tmp_path / "gone.h5")).plan)
 
 
 def test_every_setting_has_a_run_of_its_own():
-    base, usual = Base("quick"), folder_name(Base("quick").plan)
+    base, usual = Base("tables"), folder_name(Base("tables").plan)
     for change in (
         {"seed": 1},
         {"rounds": 31},
@@ -203,7 +218,7 @@ def test_an_unknown_setting_is_named():
 )
 def test_what_cases_decide_cannot_be_changed_for_all_of_them(change: dict):
     with pytest.raises(PlanError, match="cannot be set for a whole experiment"):
-        _ = Base("quick", changes=(change,)).plan
+        _ = Base("tables", changes=(change,)).plan
 
 
 def test_an_experiment_about_its_setting_has_no_other():
@@ -219,7 +234,7 @@ def test_an_experiment_about_its_setting_has_no_other():
 
 
 def test_all_rooms_take_part_in_the_row_that_says_so():
-    base = Base("quick", changes=({"participation": 0.5},))
+    base = Base("tables", changes=({"participation": 0.5},))
     *_, everybody = PARTICIPATION.cases(base.plan)
     assert PARTICIPATION.plan(base, MODEL, everybody, 0).participation == 1
 
@@ -420,7 +435,7 @@ def test_alternatives_have_rows_and_fine_tuned_copies_their_rounds(tmp_path: Pat
 
 
 def test_features_leave_out_what_the_mlp_cannot_do():
-    plan = Base("quick").plan
+    plan = Base("tables").plan
     features = TABLE1.under(None, features=True)
     names = [case.name for case in TABLE1.cases(plan)]
     assert [case.name for case in features.cases(plan)] == [n for n in names if n != "fedbn"]

@@ -1,6 +1,7 @@
 """The results pages: their tables are those of the results beside them, their data is named."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,15 +15,26 @@ from tests.report import made
 from tests.report.test_page import check_text
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-EXPERIMENTS_THERE = sorted(RESULTS.glob("*/*/results.json"))
+EXPERIMENTS_THERE = sorted(RESULTS.rglob("results.json"))
 
 
-@pytest.mark.parametrize("name", ["simulated", "wiar", "wical"])
+@pytest.mark.parametrize("name", ["earlier/simulated", "wiar", "wical"])
 def test_every_table_on_a_page_is_made_from_the_results(name: str) -> None:
-    page = (RESULTS / f"{name}.md").read_text()
-    assert filled(page, RESULTS) == page
+    path = RESULTS / f"{name}.md"
+    page = path.read_text()
+    assert filled(page, path.parent) == page
     assert page.count("<!-- table:") >= 3
     assert page.count("\n| Method |") + page.count("\n| Against |") <= page.count("<!-- table:")
+
+
+def test_no_page_has_both_earlier_and_present_results() -> None:
+    """A page says of which it is by where it lies; an earlier one says why, and what repeats it."""
+    for page in RESULTS.glob("*.md"):
+        assert "<!-- table: earlier" not in page.read_text(), page
+    assert not any("earlier" in experiment for experiment in EXPERIMENTS)
+    for page in (RESULTS / "earlier").glob("*.md"):
+        assert "<!-- table: ../" not in page.read_text(), page
+        assert re.search(r"\*\*Earlier\.\*\* .*commit [0-9a-f]{7,}", page.read_text()), page
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS_THERE, ids=lambda path: "/".join(path.parts[-3:-1]))

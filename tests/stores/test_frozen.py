@@ -66,7 +66,7 @@ FROZEN: dict[tuple[str, str], tuple[float, ...]] = {
     ),
 }
 """Amplitudes of packets 0, 31 and 63 at the first, a middle and the last subcarrier; seed 0, day 0,
-recording 0 of the greatest count, in steps of the receiver. Valid for ``_VERSION`` 2."""
+recording 0 of the greatest count, in steps of the receiver. Valid for ``_VERSION`` 3."""
 
 STEPS = 1.5
 """Steps of the receiver by which another machine's last digits may move an amplitude."""

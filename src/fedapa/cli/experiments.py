@@ -56,7 +56,7 @@ def compare(
         ),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="smoke, quick, counting or paper: rounds and learning rate.")
+        str, typer.Option(help="smoke, quick, tables or paper: view, rounds, learning rate.")
     ] = "quick",
     only: OnlyRooms = None,
     without: WithoutRooms = None,
@@ -162,7 +162,7 @@ def reproduce_table3(
 
 @reproduce.command("fig4")
 def reproduce_fig4(
-    preset: Preset = "quick",
+    preset: Preset = "tables",
     data: Source = "simulated",
     only: OnlyRooms = None,
     without: WithoutRooms = None,
@@ -215,9 +215,9 @@ Data = Annotated[
 def _experiment_command(name: str, about: str) -> None:
     """Give an experiment its command: all of them take the same options."""
 
-    @reproduce.command(name, help=f"{about}\n\nExample: fedapa reproduce {name} --preset quick")
+    @reproduce.command(name, help=f"{about}\n\nExample: fedapa reproduce {name} --preset tables")
     def command(
-        preset: Preset = "quick",
+        preset: Preset = "tables",
         data: Source = "simulated",
         only: OnlyRooms = None,
         without: WithoutRooms = None,
@@ -282,14 +282,14 @@ for _name, _about in (
 @reproduce.command("difficulty")
 def reproduce_difficulty(
     data: Data = None,
-    preset: Annotated[str, typer.Option(help="smoke, quick, counting or six-rooms.")] = "quick",
+    preset: Annotated[str, typer.Option(help="smoke, quick or six-rooms.")] = "quick",
     seed: Annotated[int, typer.Option(min=0)] = 0,
     window: Annotated[
         int | None, typer.Option(min=1, help="Packets; default: what the store recommends.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """How far simple models get on the rooms, under all three splits.
+    """How far simple models get on the rooms, under every split that they allow.
 
     Example: fedapa reproduce difficulty --preset quick
     """

@@ -42,7 +42,7 @@ SideBySide = Annotated[
     int | None, typer.Option("--workers", min=1, help="Runs side by side; default: cores.")
 ]
 Preset = Annotated[
-    str, typer.Option(help="smoke (does it work?), quick (an hour) or paper (days on a CPU).")
+    str, typer.Option(help="smoke (does it work?), tables (hours) or paper (days on a CPU).")
 ]
 Source = Annotated[
     str,

@@ -55,7 +55,8 @@ def run(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="smoke (seconds), quick (minutes, the default), counting or paper (hours)."
+            help="smoke (seconds), quick (a counter in minutes, the default), tables or paper (the "
+            "paper's nets, hours)."
         ),
     ] = None,
     data: Annotated[

@@ -4,7 +4,7 @@ A linear model and a random forest on a few statistics of each window, and a nea
 the raw windows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from fedapa.stores.materialise import recording_windows
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.recipe import Recipe
-from fedapa.windows.split import SplitKind, split_windows
+from fedapa.windows.split import SplitKind, refused_splits, split_windows
 
 __all__ = ["Score", "difficulty", "window_statistics"]
 
@@ -28,6 +28,7 @@ Single: TypeAlias = npt.NDArray[np.float32]
 
 _BANDS = 14
 _THINNED = 4096
+_USUAL: tuple[SplitKind, ...] = ("random", "blocked", "recording")
 
 
 @dataclass(frozen=True)
@@ -80,21 +81,34 @@ def difficulty(
     *,
     seed: int = 0,
     window: int | None = None,
-    splits: Sequence[SplitKind] = ("random", "blocked", "recording"),
+    splits: Sequence[SplitKind] | None = None,
     show: Show = unseen,
 ) -> list[Score]:
-    """Scores of three simple models in every room of a store of counts."""
-    scores: list[Score] = []
+    """Scores of three simple models in every room of a store of counts.
+
+    ``splits`` are by default random, blocked and recording, without those that a room refuses.
+    """
+    rooms: dict[str, _Room] = {}
     with Store(path) as store:
         length = window or store.window
         if length is None:
             raise DataError(f"{path}: does not say how long its windows are; give a window length")
         for done, name in enumerate(store.rooms):
             show(Progress("scoring simple models", done, len(store.rooms), "rooms"))
-            room = _read(store, name, length)
-            for split in splits:
-                scores += _scores(name, room, split, length, seed)
-    return scores
+            rooms[name] = _read(store, name, length)
+    if splits is None:
+        refused = {kind for room in rooms.values() for kind in _refused(room, length)}
+        splits = [kind for kind in _USUAL if kind not in refused]
+    return [
+        score
+        for name, room in rooms.items()
+        for split in splits
+        for score in _scores(name, room, split, length, seed)
+    ]
+
+
+def _refused(room: _Room, length: int) -> Iterable[SplitKind]:
+    return refused_splits(room.labels, room.recordings, room.starts, spans=length)
 
 
 def _read(store: Store, name: str, length: int) -> _Room:

@@ -33,7 +33,7 @@ def demo(
     runs = []
     for algorithm in _ALGORITHMS:
         plan = Plan.of(
-            preset("counting"),
+            preset("quick"),
             {"seed": seed, "algorithm": algorithm},
             {} if rounds is None else {"rounds": rounds},
         )

@@ -65,7 +65,7 @@ class Case:
 class Base:
     """What all plans of an experiment have in common."""
 
-    preset: str = "quick"
+    preset: str = "tables"
     file: str | None = None
     """A store; none is the preset's simulated rooms."""
     split: str | None = None

@@ -5,7 +5,7 @@ packets of a full window, 1000 × 242 on the six simulated rooms, and the same w
 subcarrier. Each shorter window is the start of a full one: as many windows, the same recordings,
 the same splits, where no recording ends with part of a window (the page says so if one does).
 Smaller ones see less motion and fewer paths; how much that matters is what is asked, because
-``quick`` has windows of 125 × 56.
+``tables`` has windows of 500 × 56.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def _rooms_of(plan: Plan) -> tuple[dict[str, str], int, int]:
             rooms = plan.data.rooms_of(store)
             fewest = min(one.shape[1] for room in rooms for one in store.recordings(room))
         return {"file": plan.data.file}, window, fewest
-    # The quick rooms were recorded for small windows: they have no full ones.
+    # The quick rooms were recorded with a quarter of the subcarriers: they have no full windows.
     simulated = "six-rooms" if plan.data.simulated == "quick" else plan.data.simulated
     preset = preset_of(simulated)
     fewest = min(int(place.scene.radio.live.sum()) for place in preset.places)

@@ -63,7 +63,7 @@ class DataPlan(_Section):
     without: Annotated[tuple[str, ...], Field(max_length=_MOST_ROOMS)] | None = None
     """Rooms to leave out."""
     simulated: str = "smoke"
-    """The simulated rooms where no file is given: smoke, quick, counting or six-rooms."""
+    """The simulated rooms where no file is given: smoke, quick or six-rooms."""
     simulated_seed: NotNegativeInteger = 0
     """The seed of the simulated rooms; runs of different seeds share one set of rooms."""
     window: PositiveInteger | None = None

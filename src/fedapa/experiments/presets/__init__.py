@@ -1,4 +1,8 @@
-"""Presets: plans by name. smoke takes seconds, quick and counting minutes, paper hours."""
+"""Presets: plans by name.
+
+smoke takes seconds; quick is a counter, in minutes; tables and paper have the paper's nets on the
+paper's input, in hours and days.
+"""
 
 import tomllib
 from importlib import resources
@@ -8,7 +12,7 @@ from fedapa.errors import PlanError, nearest
 
 __all__ = ["PRESETS", "preset"]
 
-PRESETS = ("smoke", "quick", "counting", "paper")
+PRESETS = ("smoke", "quick", "tables", "paper")
 
 
 def preset(name: str) -> dict[str, Any]:
