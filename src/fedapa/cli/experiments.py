@@ -19,6 +19,7 @@ from fedapa.cli.options import (
     SideBySide,
     Source,
     SplitKind,
+    ViewName,
     WithoutRooms,
     base_of,
 )
@@ -42,11 +43,12 @@ def compare(
         list[str] | None,
         typer.Option(
             help="Give it once for each; default: local, fedavg (if rooms share a net), fedapa, "
-            "fedapa-self; where rooms hold features also linear and forest."
+            "fedapa-self, linear and forest."
         ),
     ] = None,
     architecture: Annotated[
-        str | None, typer.Option(help="tiny, middle, large, by-size; default: by-size, or mlp.")
+        str | None,
+        typer.Option(help="counter or mlp (numbers), tiny, middle, large, by-size; default: auto."),
     ] = None,
     reference: Annotated[
         str | None,
@@ -62,6 +64,7 @@ def compare(
     without: WithoutRooms = None,
     seeds: Seeds = 3,
     split: SplitKind = None,
+    view: ViewName = None,
     rounds: Rounds = None,
     long_rounds: LongRounds = None,
     all_long: AllLong = False,
@@ -85,7 +88,7 @@ def compare(
         split,
         rounds,
         long_rounds,
-        change,
+        [*([] if view is None else [f"data.view={view}"]), *(change or [])],
         all_long=all_long,
         only=only,
         without=without,

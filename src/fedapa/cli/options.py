@@ -23,6 +23,7 @@ __all__ = [
     "SideBySide",
     "Source",
     "SplitKind",
+    "ViewName",
     "WithoutRooms",
     "Workers",
     "assignment",
@@ -53,8 +54,17 @@ SplitKind = Annotated[
     str | None,
     typer.Option(
         "--split",
-        help="day, recording (the default), blocked, random (paper-like, leaks); or auto: the "
-        "strictest that all rooms allow.",
+        help="day, recording, blocked, random (paper-like, leaks); or auto (the default but in "
+        "the paper's presets): the strictest that all rooms allow.",
+    ),
+]
+ViewName = Annotated[
+    str | None,
+    typer.Option(
+        "--view",
+        help="What a window becomes before the net: amplitude, level, motion, spectrum, "
+        "statistics, 'statistics by link'; or auto (the default but in the paper's presets): what "
+        "a linear model does best with on validation windows.",
     ),
 ]
 Rounds = Annotated[

@@ -9,6 +9,7 @@ from fedapa.cli.options import (
     Json,
     OnlyRooms,
     SplitKind,
+    ViewName,
     WithoutRooms,
     Workers,
     assignment,
@@ -70,8 +71,10 @@ def run(
         int | None, typer.Option(help="Of the split, the weights, the batches.")
     ] = None,
     split: SplitKind = None,
+    view: ViewName = None,
     architecture: Annotated[
-        str | None, typer.Option(help="tiny, middle, large, by-size, or mlp for features.")
+        str | None,
+        typer.Option(help="auto, counter or mlp (numbers), tiny, middle, large or by-size."),
     ] = None,
     participation: Annotated[
         float | None, typer.Option(help="Share of rooms in a round, above 0 up to 1.")
@@ -126,7 +129,11 @@ def run(
         "device": device,
         "algorithm": algorithm,
         "data": given_only(
-            file=None if data is None else str(data), split=split, only=only, without=without
+            file=None if data is None else str(data),
+            split=split,
+            view=view,
+            only=only,
+            without=without,
         ),
         "model": given_only(architecture=architecture),
     }
@@ -147,6 +154,8 @@ def run(
         print_json({"out": str(folder), **finished.summary})
         return
     _print_results(results_of([finished], title="")[0])
+    windows = finished.data["windows"]
+    print_out(f"{windows[:1].upper()}{windows[1:]} ({finished.data['view_why']})")
     print_out(f"Split: {finished.data['split']} ({finished.data['why']})")
     for note in finished.summary.get("notes", []):
         print_out(f"Note: {note}")

@@ -11,12 +11,10 @@ from fedapa.algorithms.linear import Linear
 from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import REFERENCE
-from fedapa.experiments.conduct import holds_features
 from fedapa.experiments.experiment import Base, Case, Experiment, Nets
 from fedapa.experiments.experiment import algorithms as cases_of
 from fedapa.federation.plan import DataPlan
 from fedapa.stores.store import Store
-from fedapa.windows.views import find_view
 
 __all__ = ["compare"]
 
@@ -28,6 +26,8 @@ _CHOSEN = (
     Linear.name,
     RandomForest.name,
 )
+
+_TITLES = {"auto": "The net that goes with the view, in all rooms"}
 
 
 def compare(
@@ -42,16 +42,9 @@ def compare(
     ``reference`` is the algorithm whose differences to all others are shown: FedAPA unless another
     is named, or the first that is no control where FedAPA is not among them.
     """
-    features = holds_features(base.plan.data)
-    usual_net = "counter" if find_view(base.plan.data.view).is_flat else "mlp"
-    nets = architecture or (usual_net if features else "by-size")
+    nets = architecture or "auto"
     alone = _all_differ(nets, base.plan.data)
-    usual = [
-        name
-        for name in _CHOSEN
-        if not (alone and find(name).averages_weights)
-        and (features or not find(name).needs_features)
-    ]
+    usual = [name for name in _CHOSEN if not (alone and find(name).averages_weights)]
     chosen = list(dict.fromkeys(algorithms or usual))
     if reference is not None and reference not in chosen:
         raise PlanError(
@@ -66,7 +59,7 @@ def compare(
         "compare",
         "Comparison on these rooms",
         lambda _: [_case(name) for name in chosen],
-        (Nets("rooms", f"Nets: {nets}", nets),),
+        (Nets("rooms", _TITLES.get(nets, f"Nets: {nets}"), nets),),
         reference=reference or first,
     )
 

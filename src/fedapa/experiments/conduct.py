@@ -176,7 +176,7 @@ def _begin_with_shorter(folder: Path, plan: Plan) -> Plan:
 
 def holds_features(data: DataPlan) -> bool:
     """Whether nets see vectors of numbers: by the view, or because a store holds no packets."""
-    if find_view(data.view).is_flat:
+    if data.view != "auto" and find_view(data.view).is_flat:
         return True
     if data.file is None:
         return False
@@ -289,7 +289,8 @@ def _check(plans: Iterable[Plan], show: Show) -> None:
     for plan in plans:
         document = plan.document()
         data = repr((document["data"], document.get("classes")))
-        rooms_of = data + repr(document["model"])
+        numbers = find(plan.algorithm["name"]).needs_features  # then only such views are tried
+        rooms_of = data + repr((document["model"], numbers))
         if rooms_of not in prepared or (data, plan.seed) not in split:
             # Every seed splits anew, whatever the nets: a split that fails must not do so late.
             split.add((data, plan.seed))

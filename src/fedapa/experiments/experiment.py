@@ -13,6 +13,8 @@ from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import REFERENCE, horizons_of
 from fedapa.experiments.presets import preset as preset_values
 from fedapa.federation.plan import Plan
+from fedapa.windows.views import find_view
+from fedapa.windows.views.statistics import Statistics
 
 __all__ = [
     "FEATURES",
@@ -175,11 +177,24 @@ class Experiment:
             case.change,
         ]
         plan = Plan.of(*layers)
+        if find(plan.algorithm["name"]).needs_features:
+            layers.append(_as_numbers(plan))
+            plan = Plan.of(*layers)
         # First rounds that are others when more are to follow belong to the usual number of them.
         asked = base.all_long and not find(plan.algorithm["name"]).plans_ahead
         if base.longest is None or not (case.long or asked):
             return plan
         return Plan.of(*layers, {"rounds": base.longest})
+
+
+def _as_numbers(plan: Plan) -> dict[str, Any]:
+    """What a model of numbers needs where nets see matrices: the same windows, as statistics."""
+    view = plan.data.view
+    fits = view == "auto" or find_view(view).is_flat
+    return {
+        "data": {"view": view if fits else Statistics.name},
+        "model": {"architecture": "auto"},
+    }
 
 
 def _refuse_decided(change: Mapping[str, Any]) -> None:

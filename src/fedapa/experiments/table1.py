@@ -29,9 +29,9 @@ def _methods(group: Group) -> list[type[Algorithm]]:
 def _cases(_: Plan) -> Sequence[Case]:
     """All methods, and what any gain of the paper's must be held against."""
     methods = [kind.name for kind in (*_methods("paper"), *_methods("more"))]
-    pooled = [kind.name for kind in _methods("control") if kind.pools]
+    others = [kind.name for kind in _methods("control") if kind.pools or kind.fits_once]
     controls = sorted({kind.control for kind in _methods("paper")} - {""})
-    return algorithms(*methods, *controls, *pooled)
+    return algorithms(*methods, *controls, *others)
 
 
 def _curves(_: Plan) -> Sequence[Case]:

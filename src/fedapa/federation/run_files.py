@@ -52,6 +52,8 @@ class _Data(_File):
     why: str
     classes: list[Label]
     window_shape: list[int]
+    windows: str = ""
+    view_why: str = ""
     rooms: dict[str, _RoomData]
 
 

@@ -27,10 +27,11 @@ def source_text(source: str, *, synthetic: bool) -> str:
 
 def data_text(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
     """The data of some runs: its kind and name, rooms, classes, windows, split, and the seeds."""
+    windows = data.get("windows") or f"windows of {shape_text(data['window_shape'])}"
     return (
         f"{source_text(data['source'], synthetic=data['synthetic'])} · "
-        f"{number_of(len(data['rooms']), 'room')}, {len(data['classes'])} classes, windows of "
-        f"{shape_text(data['window_shape'])} · split {data['split']} · "
+        f"{number_of(len(data['rooms']), 'room')}, {len(data['classes'])} classes, {windows} · "
+        f"split {data['split']} · "
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
     )
 
