@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fedapa.errors import DataError
+from fedapa.processes import Progress
 from fedapa.stores.materialise import materialise
 from fedapa.stores.store import Store, write_store
 from fedapa.windows.clean import Amplitudes
@@ -56,6 +57,38 @@ def test_the_second_call_reads_the_cache(make_store: MakeStore) -> None:
     assert materialise(path, Recipe(window=16))[0].path.stat().st_mtime_ns == stamp
     other = materialise(path, Recipe(window=32))
     assert other[0].path != first[0].path
+
+
+def test_windows_are_the_same_by_any_number_of_workers(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is enough to cut; fewer packets are cut at once, in this process."""
+    store, recipe = make_store(packets=96), Recipe(window=64, overlap=0.5, view="statistics")
+    recipe = replace(recipe, packet_rate=125.0)
+    made, told = {}, {}
+    for workers, worth in ((1, 0), (2, 0), (2, 1 << 30)):
+        monkeypatch.setattr("fedapa.stores.materialise._WORTH_WORKERS", worth)
+        monkeypatch.setenv("FEDAPA_CACHE", str(tmp_path / f"{workers}-{worth}"))
+        seen: list[Progress] = []
+        rooms = materialise(store, recipe, workers=workers, show=seen.append)
+        made[workers, worth] = [
+            (room.path.read_bytes(), room.digest, room.labels) for room in rooms
+        ]
+        told[workers, worth] = [(step.done, step.total) for step in seen]
+    assert made[1, 0] == made[2, 0] == made[2, 1 << 30]
+    assert told[1, 0] == told[2, 0] == [(1, 2), (2, 2)]
+
+
+def test_what_is_wrong_is_told_in_the_same_words_by_workers(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedapa.stores.materialise._WORTH_WORKERS", 0)
+    store, said = make_store(packets=32), set()
+    for workers in (1, 2):
+        with pytest.raises(DataError, match="room 'cafe' has no windows") as problem:
+            materialise(store, Recipe(window=64), workers=workers)
+        said.add(str(problem.value))
+    assert len(said) == 1
 
 
 def test_windows_are_memory_mapped(make_store: MakeStore) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from fedapa import Capture, read_capture
 from fedapa.errors import DataError
@@ -115,6 +116,16 @@ def test_a_real_capture_in_pieces(shared_data: Path, file: str, name: str) -> No
         recipe = replace(recipe, gate=0.0, longest_gap=None if recipe.rate is None else 0.15)
     windows = check_pieces(read_capture(shared_data / file), recipe, Key(0) / name)
     assert len(windows) > 2
+
+
+def test_windows_have_the_same_bits_on_any_number_of_threads(simulated: Capture) -> None:
+    recipe = Recipe(window=500, stride=50, view="statistics", packet_rate=125.0)
+    made = []
+    for threads in (1, 2, 4):
+        with threadpool_limits(threads, "blas"):
+            made.append(Windower(recipe).feed(simulated).values.tobytes())
+    assert made[0]
+    assert len(set(made)) == 1
 
 
 def test_windows_say_when_they_were(simulated: Capture) -> None:

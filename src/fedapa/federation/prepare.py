@@ -104,7 +104,7 @@ def cut_windows(
     """
     store = store_of(plan, show, workers)
     recipe, chosen = _asked(plan, store, view)
-    windows = materialise(store, recipe, rooms=chosen, show=show)
+    windows = materialise(store, recipe, rooms=chosen, workers=_processes(workers), show=show)
     if plan.data.partition == "rooms":
         return windows
     _refuse_unequal(plan, {own.room: own.open().shape[1:] for own in windows}, {})
@@ -516,6 +516,11 @@ def store_of(plan: Plan, show: Show = unseen, workers: int | None = 0) -> Path:
     return simulated_store(
         plan.data.simulated,
         plan.data.simulated_seed,
-        workers=available_cores() if workers is None else max(1, workers),
+        workers=_processes(workers),
         show=show,
     )
+
+
+def _processes(workers: int | None) -> int:
+    """How many; none is one a core, and 0 is this process alone."""
+    return available_cores() if workers is None else max(1, workers)

@@ -226,15 +226,24 @@ class Channel:
         if not room.reflections:
             there, back = there[:, :1], back[:, :1]
         # Thirteen ways each: direct, by a wall to the body, by a wall from the body.
-        lengths = np.concatenate([there + back[:, :1], there[:, :1] + back[:, 1:]], axis=1)
-        near, far = 1 / np.maximum(there, _FAR_FIELD), 1 / np.maximum(back, _FAR_FIELD)
-        gains = np.concatenate([near * far[:, :1], near[:, :1] * far[:, 1:]], axis=1)
+        # Everything is written where it is needed: arrays of this size are dear to make.
+        forth = there.shape[1]
+        lengths = np.empty((len(flat), 2 * forth - 1, flat.shape[1]), np.float32)
+        np.add(there, back[:, :1], out=lengths[:, :forth])
+        np.add(there[:, :1], back[:, 1:], out=lengths[:, forth:])
+        for distances in (there, back):
+            np.maximum(distances, _FAR_FIELD, out=distances)
+            np.divide(np.float32(1), distances, out=distances)
+        gains = np.empty_like(lengths)
+        np.multiply(there, back[:, :1], out=gains[:, :forth])
+        np.multiply(there[:, :1], back[:, 1:], out=gains[:, forth:])
         gains *= group.gains
-        gains *= np.exp(lengths * losses)
+        spare = lengths * losses
+        gains *= np.exp(spare, out=spare)
         if self.crowd.present is not None:
             gains *= np.tile(present, POINTS)[:, None, :]
         phases = lengths * np.float32(1 / self._wavelength)
-        phases -= np.floor(phases)
+        phases -= np.floor(phases, out=spare)
         phases *= np.float32(-2 * np.pi)
         phases += self._echo_phases
         return self._grid.gather(lengths, gains, phases)

@@ -57,7 +57,7 @@ class DelayGrid:
             )
         place = lengths * np.float32(1 / self._step)
         first = place.astype(np.int32)
-        place -= first
+        place -= first.astype(np.float32)  # whole numbers of the grid: exact
         place *= np.float32(_FRACTIONS)
         fraction = place.astype(np.int32)
         real, imaginary = np.cos(phases), np.sin(phases)

@@ -300,52 +300,53 @@ def _limbs(
     """[samples, POINTS, 3] points of a body whose torso follows ``torso``."""
     samples = len(torso)
     times = (np.arange(samples) / MOTION_RATE).astype(np.float32)
-    velocity = (np.gradient(torso, axis=0) * MOTION_RATE).astype(np.float32)
-    speed = np.hypot(velocity[:, 0], velocity[:, 1])
+    # What follows has time last, [2, samples]: neighbours in memory are neighbours in time.
+    velocity = np.ascontiguousarray((np.gradient(torso, axis=0) * MOTION_RATE).T, np.float32)
+    speed = np.hypot(velocity[0], velocity[1])
     facing = _facing(velocity, speed, draw.uniform(-np.pi, np.pi), motion.smoothing)
-    forward = np.stack([np.cos(facing), np.sin(facing)], axis=-1).astype(np.float32)
-    sideways = np.stack([-forward[:, 1], forward[:, 0]], axis=-1)
+    forward = np.stack([np.cos(facing), np.sin(facing)]).astype(np.float32)
+    sideways = np.stack([-forward[1], forward[0]])
     # Boulic and Thalmann 1990: a cycle lasts 1.346 / √(v / hip) seconds, hip ≈ 0.53 · stature.
     cadence = np.sqrt(speed / np.float32(0.53 * stature)) / np.float32(1.346)
     cycles = np.cumsum(cadence, dtype=np.float64) / MOTION_RATE + draw.random()
     stride = np.sin(2 * np.pi * (cycles % 1).astype(np.float32))
     # A foot stands, then passes at twice the body's speed; a shank's middle does 0.8 of that swing.
-    swing = 0.8 * velocity / (2 * np.pi * np.maximum(cadence, 0.6))[:, None]
-    swing *= stride[:, None]
+    swing = 0.8 * velocity / (2 * np.pi * np.maximum(cadence, 0.6))
+    swing *= stride
 
-    points = np.empty((samples, POINTS, 3), np.float32)
+    points = np.empty((POINTS, 3, samples), np.float32)
     heights = (0.5, 0.42, 0.42, 0.3, 0.3) if seated else (0.72, 0.62, 0.62, 0.27, 0.27)
-    points[..., 2] = np.multiply(heights, stature)
-    points[..., :2] = torso[:, None, :]
+    points[:, 2] = np.multiply(heights, stature)[:, None]
+    points[:, :2] = torso.T
     for point, sign, width, share in (
         (1, 1, 0.25, -0.5),
         (2, -1, 0.25, 0.5),
         (3, 1, 0.1, 1.0),
         (4, -1, 0.1, -1.0),
     ):
-        points[:, point, :2] += sign * width * sideways + share * swing
+        points[point, :2] += sign * width * sideways + share * swing
         if seated:
-            points[:, point, :2] += 0.3 * forward
+            points[point, :2] += 0.3 * forward
     # Rest: everybody sways and breathes; now and then somebody fidgets with a hand or a foot.
     calm = 1 / (1 + (speed / 0.1) ** 2)
     sway = motion.sway * (0.3 if seated else 1.0)
-    points[..., :2] += (calm[:, None] * _wander(times, sway, 2, draw))[:, None, :]
+    points[:, :2] += calm * _wander(times, sway, 2, draw)
     rate = draw.uniform(*motion.breaths)
     breath = np.sin(np.float32(2 * np.pi) * (np.float32(rate) * times + np.float32(draw.random())))
-    points[:, 0, :2] += np.float32(motion.breath) * breath[:, None] * forward
+    points[0, :2] += np.float32(motion.breath) * breath * forward
     for point in range(1, POINTS):
         restless = calm * _bursts(times, motion.fidgets / (POINTS - 1), draw)
         active = np.flatnonzero(restless)
         fidget = _wander(times[active], motion.fidget, 3, draw)
-        points[active, point] += restless[active, None] * fidget
-    return points
+        points[point][:, active] += restless[active] * fidget
+    return points.transpose(2, 0, 1)
 
 
 def _facing(velocity: Single, speed: Single, first: float, smoothing: float) -> Array:
     """[samples] direction a person faces: where he walks, or last walked."""
     moving = speed > 0.05
     last = np.maximum.accumulate(np.where(moving, np.arange(len(speed)), -1))
-    heading = np.arctan2(velocity[:, 1], velocity[:, 0])
+    heading = np.arctan2(velocity[1], velocity[0])
     if not moving.any():
         return np.full(len(speed), first)
     heading = np.where(last >= 0, heading[np.maximum(last, 0)], heading[np.argmax(moving)])
@@ -363,7 +364,7 @@ def _smooth(path: Array, seconds: float) -> Array:
 
 
 def _wander(times: Single, deviation: float, axes: int, draw: np.random.Generator) -> Single:
-    """[samples, axes] smooth noise: six waves between 0.1 and 2 Hz, weaker as they get faster."""
+    """[axes, samples] smooth noise: six waves between 0.1 and 2 Hz, weaker as they get faster."""
     frequencies = draw.uniform(0.1, 2.0, (6, axes, 1))
     weights = 1 / frequencies
     weights *= deviation * np.sqrt(2) / np.linalg.norm(weights, axis=0)
@@ -372,7 +373,7 @@ def _wander(times: Single, deviation: float, axes: int, draw: np.random.Generato
     for frequency, weight, phase in zip(frequencies, weights, phases, strict=True):
         angles = (2 * np.pi * frequency).astype(np.float32) * times + phase.astype(np.float32)
         total += weight.astype(np.float32) * np.sin(angles)
-    return total.T
+    return total
 
 
 def _bursts(times: Single, rate: float, draw: np.random.Generator) -> Single:

@@ -9,7 +9,10 @@ values: a file that holds other values than were written is made again.
 
 import contextlib
 import hashlib
+import json
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.errors import DataError
+from fedapa.errors import DataError, RunError
 from fedapa.files import cache_folder, write_bytes
-from fedapa.processes import Progress, Show, unseen
+from fedapa.processes import Progress, Show, Workers, importing_once, unseen
 from fedapa.stores.arrays import ArrayFile, kept_array
 from fedapa.stores.store import Recording, Store
 from fedapa.windows.clean import Amplitudes
@@ -39,10 +42,12 @@ from fedapa.windows.views import VIEWS, find_view
 
 __all__ = ["Origins", "RoomWindows", "materialise", "recording_windows", "seen_as", "survey"]
 
-_VERSION = 3  # part of the cache key: raise it when the same recipe gives other numbers
+_VERSION = 4  # part of the cache key: raise it when the same recipe gives other numbers
 _NORMALISER_VERSION = 3  # raise it when the same windows give other numbers: they are kept in files
 _BYTES = 1 << 23
 """Of packets read from a store at a time."""
+_WORTH_WORKERS = 1 << 25
+"""Bytes of packets: fewer are cut in less time than workers take to start."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,6 +115,7 @@ def materialise(
     recipe: Recipe,
     *,
     rooms: Sequence[str] | None = None,
+    workers: int = 1,
     show: Show = unseen,
 ) -> tuple[RoomWindows, ...]:
     """The windows of a store's rooms, cut once and cached; sorted by room.
@@ -118,15 +124,21 @@ def materialise(
         path: the store.
         recipe: how to cut; what was done to the packets before, the store says itself.
         rooms: those to cut; by default all.
+        workers: processes to cut rooms in, where that is worth while; the windows do not change.
         show: told of every room.
     """
     with Store(path) as store:
         folder = cache_folder() / "windows" / _cache_key(path, recipe)
         chosen = store.rooms if rooms is None else tuple(sorted(rooms))
+        new = [room for room in chosen if not (folder / f"{room}.npy").exists()]
+        side_by_side = workers > 1 and len(new) > 1 and _bytes_of(store, new) >= _WORTH_WORKERS
+        if side_by_side:
+            _cut_side_by_side(path, new, recipe, folder, workers=workers, show=show)
         windows = []
         for done, room in enumerate(chosen, start=1):
             windows.append(_room_windows(store, room, recipe, folder))
-            show(Progress("cutting windows", done, len(chosen), "rooms"))
+            if not side_by_side:
+                show(Progress("cutting windows", done, len(chosen), "rooms"))
     return tuple(windows)
 
 
@@ -147,9 +159,9 @@ def survey(
             own = _recipe_of_room(store, room, recordings, plain)
             cut: list[tuple[Recording, int]] = []
             silent = 0
-            for recording, start, unheard in _surveyed(store, room, recordings, own):
-                silent += unheard
-                if not unheard or own.bad_windows == "refuse":
+            for recording, start, is_silent in _surveyed(store, room, recordings, own):
+                silent += is_silent
+                if not is_silent or own.bad_windows == "refuse":
                     cut.append((recording, start))
             if not cut:
                 raise DataError(
@@ -219,6 +231,38 @@ def _by_link(
     """A window [packets, links · subcarriers] as [packets, links, subcarriers]."""
     _, subcarriers, links = recording.shape
     return window.reshape(len(window), *kept_sides(subcarriers, links, recipe))
+
+
+def _bytes_of(store: Store, rooms: Sequence[str]) -> int:
+    """What recordings of these rooms hold, as single precision."""
+    return 4 * sum(math.prod(one.shape) for room in rooms for one in store.recordings(room))
+
+
+def _cut_side_by_side(
+    path: Path, rooms: Sequence[str], recipe: Recipe, folder: Path, *, workers: int, show: Show
+) -> None:
+    """Put the windows of rooms into ``folder`` by worker processes."""
+    number = min(workers, len(rooms))
+    words = (str(path), recipe.to_json(), str(folder))
+    with Workers(number, context=importing_once()) as processes:
+        jobs = [processes.submit(_cut_in_worker, room, *words) for room in rooms]
+        try:
+            for done, job in enumerate(jobs, start=1):
+                job.result()
+                show(Progress("cutting windows", done, len(rooms), "rooms"))
+        except BrokenProcessPool as error:
+            raise RunError(
+                "a worker died while it cut windows, perhaps for lack of memory; try again with "
+                "fewer --workers"
+            ) from error
+
+
+def _cut_in_worker(room: str, path: str, recipe: str, folder: str) -> bytes:
+    """In a worker: the windows of one room, which stay in a file."""
+    with Store(Path(path)) as store:
+        cut = Recipe.of_document(json.loads(recipe), place="task of a worker")
+        _room_windows(store, room, cut, Path(folder))
+    return b""
 
 
 def _cache_key(path: Path, recipe: Recipe) -> str:

@@ -4,16 +4,18 @@ Everything in them is marked synthetic. Which rooms there are is said in ``simul
 worker is to record travels as JSON: nothing of ours is pickled between processes.
 """
 
+import functools
 import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError, RunError
@@ -34,7 +36,7 @@ from fedapa.stores.store import refuse_existing, write_store
 from fedapa.windows.clean import Amplitudes, clean
 from fedapa.windows.recipe import Recipe
 
-__all__ = ["Task", "run_tasks", "simulated_store", "tasks_of", "write_simulated"]
+__all__ = ["Task", "one_thread", "run_tasks", "simulated_store", "tasks_of", "write_simulated"]
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,7 @@ class Task:
 
     def capture(self) -> Capture:
         """The recording, with some packets more: a few may yet be taken for narrow frames."""
-        # One thread: the same sums in the same order whatever the number of workers.
-        with threadpool_limits(1, "blas"):
+        with one_thread():
             return record(
                 self.place.scene,
                 people=self.count,
@@ -85,6 +86,19 @@ class Task:
                 number=self.number,
                 key=self.key,
             )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """The same sums in the same order whatever the number of workers."""
+    with _linear_algebra().limit(limits=1, user_api="blas"):
+        yield
+
+
+@functools.cache
+def _linear_algebra() -> ThreadpoolController:
+    """The libraries that numpy calculates with; to look for them takes milliseconds."""
+    return ThreadpoolController()
 
 
 def tasks_of(preset: Preset, *, seed: int, workers: int) -> list[Task]:

@@ -8,18 +8,23 @@ import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
+from fedapa.csi.capture import Capture
 from fedapa.csi.nexmon_writer import write_nexmon
 from fedapa.errors import DataError, PlanError
 from fedapa.files import folder_aside
 from fedapa.processes import Progress, Show, unseen
 from fedapa.simulator.recording import record_visits
-from fedapa.simulator.visits import draw_visits
-from fedapa.stores.simulated import Task, run_tasks, tasks_of
+from fedapa.simulator.visits import Visits, draw_visits
+from fedapa.stores.simulated import Task, one_thread, run_tasks, tasks_of
 from fedapa.stores.simulated_rooms import Preset, preset_of
 
-__all__ = ["PATTERN", "write_simulated_captures", "write_simulated_visits"]
+__all__ = [
+    "PATTERN",
+    "last_tasks",
+    "record_task_visits",
+    "write_simulated_captures",
+    "write_simulated_visits",
+]
 
 PATTERN = "{room}/{day}/P={count}-{recording}.pcap"
 
@@ -61,14 +66,30 @@ def write_simulated_visits(
     if not 10 <= seconds <= 3600:
         raise PlanError(f"visits of {seconds:g} s; choose 10 to 3600")
     chosen = preset_of(preset) if isinstance(preset, str) else preset
+    work = functools.partial(_write_visits, seconds)
+    tasks = last_tasks(chosen, seed=seed, workers=workers)
+    _write_all(work, tasks, folder, workers=workers, show=show)
+
+
+def last_tasks(preset: Preset, *, seed: int, workers: int) -> list[Task]:
+    """Each room's recording of the last day with the greatest count."""
+    tasks = tasks_of(preset, seed=seed, workers=workers)
     last = {
         task.place.scene.room.name: task
-        for task in sorted(
-            tasks_of(chosen, seed=seed, workers=workers), key=lambda task: (task.day, task.count)
-        )
+        for task in sorted(tasks, key=lambda task: (task.day, task.count))
     }
-    work = functools.partial(_write_visits, seconds)
-    _write_all(work, list(last.values()), folder, workers=workers, show=show)
+    return list(last.values())
+
+
+def record_task_visits(task: Task, seconds: float) -> tuple[Visits, Capture]:
+    """Visits to a room, of 0 to as many people as ``task`` has, on the day after that of ``task``.
+
+    Of a room's last task that is a day that no recording has.
+    """
+    visits = draw_visits(task.key / "visits", seconds=seconds, largest=task.count)
+    with one_thread():
+        capture, _ = record_visits(task.place.scene, visits, day=task.day + 1, key=task.key)
+    return visits, capture
 
 
 def _write_all(
@@ -101,11 +122,8 @@ def _write(folder: Path, task: Task) -> bytes:
 
 
 def _write_visits(seconds: float, folder: Path, task: Task) -> bytes:
-    """The visits to a room on the day after that of ``task``, its last with the greatest count."""
     name = task.place.scene.room.name
-    visits = draw_visits(task.key / "visits", seconds=seconds, largest=task.count)
-    with threadpool_limits(1, "blas"):  # as in ``Task.capture``
-        capture, _ = record_visits(task.place.scene, visits, day=task.day + 1, key=task.key)
+    visits, capture = record_task_visits(task, seconds)
     write_nexmon(capture, folder / f"{name}.pcap")
     changes = zip(visits.changes, visits.counts(visits.changes), strict=True)
     rows = ["time,people", *(f"{time:.3f},{people}" for time, people in changes)]

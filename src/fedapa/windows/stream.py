@@ -8,6 +8,7 @@ counter all go through here. A recording in one go::
     windows = [*windower.feed(capture), *windower.finish()]
 """
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError
@@ -158,16 +160,19 @@ class Windower:
         times = np.concatenate([times for _, times in self._pieces])
         values = np.empty((len(due), *self._made_shape()), np.float32)
         faults = []
-        for place, start in enumerate(due):
-            first = max(0, start - margin)
-            last = min(self._packets, start + length + margin)
-            around = rows[first - self._kept_from : last - self._kept_from]
-            window = _decimated(around, start - first, self.recipe)
-            window = window.reshape(len(window), self._links, self._subcarriers)
-            faults.append(_fault(window, self._view))
-            # One window at a time: it then has the same bits alone and among others.
-            usable = not faults[-1] or not self._view.needs_signal
-            values[place] = self._view(window, self.recipe.window_rate or 0) if usable else np.nan
+        # On one thread, one window at a time: it then has the same bits on any number of cores,
+        # alone and among others.
+        with _linear_algebra().limit(limits=1, user_api="blas"):
+            for place, start in enumerate(due):
+                first = max(0, start - margin)
+                last = min(self._packets, start + length + margin)
+                around = rows[first - self._kept_from : last - self._kept_from]
+                window = _decimated(around, start - first, self.recipe)
+                window = window.reshape(len(window), self._links, self._subcarriers)
+                faults.append(_fault(window, self._view))
+                usable = not faults[-1] or not self._view.needs_signal
+                rate = self.recipe.window_rate or 0
+                values[place] = self._view(window, rate) if usable else np.nan
         starts = np.asarray(due, np.int64)
         self._next = due[-1] + self.recipe.step
         windows = Windows(
@@ -207,6 +212,12 @@ class Windower:
 
     def _made_shape(self) -> tuple[int, ...]:
         return self._view.shape(self.recipe.packets, self._links, self._subcarriers)
+
+
+@functools.cache
+def _linear_algebra() -> ThreadpoolController:
+    """The libraries that numpy calculates with; looking for them takes longer than a window."""
+    return ThreadpoolController()
 
 
 def window_starts(packets: int, recipe: Recipe) -> range:
