@@ -131,6 +131,7 @@ def test_the_counter_is_small_drops_in_training_only_and_cuts_extremes() -> None
     assert torch.equal(model.eval()(windows)[0], model(windows)[0])
     far = torch.full((1, 169), 4.0)
     assert torch.equal(model(far)[0], model(1000 * far)[0])
+    assert 149_000 < count_parameters(CounterNet(16, 256, features=1407)) <= 150_000
 
 
 def test_equal_keys_give_equal_weights_and_others_not() -> None:

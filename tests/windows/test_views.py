@@ -14,7 +14,9 @@ from fedapa.windows.views.spectrum import DOPPLER_EDGES, band_powers, periodogra
 Floats = npt.NDArray[np.float32]
 every_view = pytest.mark.parametrize("view", VIEWS.values(), ids=list(VIEWS))
 gain_free_view = pytest.mark.parametrize(
-    "view", [view for name, view in VIEWS.items() if name != "amplitude"], ids=lambda v: v.name
+    "view",
+    [view for name, view in VIEWS.items() if name not in ("amplitude", "profile")],
+    ids=lambda v: v.name,
 )
 
 
@@ -93,6 +95,19 @@ def test_motion_by_hand() -> None:
     given = np.exp(np.array([[[0, 2]], [[3, 1]]])).astype(np.float32)
     expected = [[-1, 1], [1, -1]]
     np.testing.assert_allclose(find_view("motion")(given, 1.0), expected, atol=1e-6)
+
+
+def test_a_profile_by_hand() -> None:
+    """The first of twelve subcarriers is 1, but for the last eighth of 32 packets, where it is 5."""
+    given = window(32)[:, :1].copy()
+    given[:, 0, 0] = 1
+    given[28:, 0, 0] = 5
+    made = find_view("profile")(given, 100.0)
+    deviation = np.sqrt(28 / 32 * 0.5**2 + 4 / 32 * 3.5**2)  # the mean is 1.5
+    profile = made[len(STATISTICS) :].reshape(10, 12)
+    np.testing.assert_allclose(profile[:, 0], [*[1] * 7, 5, deviation, 4 / 31], rtol=1e-6)
+    by_link = find_view("statistics by link")(given, 100.0)
+    np.testing.assert_array_equal(made[: len(STATISTICS)], by_link)
 
 
 def test_a_packet_without_signal_is_faint_and_not_infinite() -> None:

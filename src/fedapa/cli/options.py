@@ -63,8 +63,8 @@ ViewName = Annotated[
     typer.Option(
         "--view",
         help="What a window becomes before the net: amplitude, level, motion, spectrum, "
-        "statistics, 'statistics by link'; or auto (the default but in the paper's presets): what "
-        "a linear model does best with on validation windows.",
+        "statistics, 'statistics by link', profile; or auto (the default but in the paper's "
+        "presets): what a linear model does best with on validation windows.",
     ),
 ]
 Rounds = Annotated[

@@ -81,7 +81,14 @@ class DataPlan(_Section):
     links: Literal["first", "all"] = "all"
     """The first antenna pair, or all of them."""
     view: Literal[
-        "auto", "amplitude", "level", "motion", "spectrum", "statistics", "statistics by link"
+        "auto",
+        "amplitude",
+        "level",
+        "motion",
+        "spectrum",
+        "statistics",
+        "statistics by link",
+        "profile",
     ] = "auto"
     """What a window becomes before the net; auto is what a linear model does best with on
     validation windows."""

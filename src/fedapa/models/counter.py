@@ -14,12 +14,19 @@ from fedapa.models.model import Model
 __all__ = ["CounterNet"]
 
 _HIDDEN = 128
+_MOST = 150_000
+"""Parameters: what a Raspberry Pi counts with in passing."""
+_FEWEST = 16
 _FARTHEST = 4.0
 _DROPPED_NUMBERS, _DROPPED = 0.1, 0.5
 
 
 class CounterNet(Model):
-    """Numbers [B, F], cut at ±4 → 128 → ReLU → width → ReLU, then the classifier."""
+    """Numbers [B, F], cut at ±4 → 128 → ReLU → width → ReLU, then the classifier.
+
+    Where F is large the first layer has fewer than 128, so that there are 150,000 parameters at
+    most.
+    """
 
     architecture = "counter"
 
@@ -31,14 +38,16 @@ class CounterNet(Model):
         features: int,
         normalise_embedding: bool = False,
     ) -> None:
+        left = _MOST - width - (width + 1) * classes
+        hidden = max(_FEWEST, min(_HIDDEN, left // (features + 1 + width)))
         encoder = nn.Sequential(
             OrderedDict(
                 cut=nn.Hardtanh(-_FARTHEST, _FARTHEST),
                 drop=nn.Dropout(_DROPPED_NUMBERS),
-                first=nn.Linear(features, _HIDDEN),
+                first=nn.Linear(features, hidden),
                 first_relu=nn.ReLU(),
                 first_drop=nn.Dropout(_DROPPED),
-                second=nn.Linear(_HIDDEN, width),
+                second=nn.Linear(hidden, width),
                 second_relu=nn.ReLU(),
                 second_drop=nn.Dropout(_DROPPED),
             )

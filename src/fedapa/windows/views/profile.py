@@ -1,0 +1,42 @@
+"""Profile: the statistics of each link, and how strong every subcarrier is over the window.
+
+Where a receiver stands still and rooms are always the same, how strong a subcarrier is says much;
+where furniture and gain change it says little. Validation tells (``view = "auto"``).
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from fedapa.windows.views.statistics import STATISTICS, LinkStatistics
+from fedapa.windows.views.view import Floats
+
+__all__ = ["Profile"]
+
+_PARTS = 8
+"""Of a window: a movement has a beginning, a middle and an end."""
+
+
+class Profile(LinkStatistics):
+    """[links · statistics, then (parts + 2) · links · subcarriers] of amplitudes A.
+
+    Of each subcarrier its mean in every eighth of the window, its standard deviation, and the mean
+    of |A_t − A_t−1|.
+    """
+
+    name: ClassVar[str] = "profile"
+    about: ClassVar[str] = "the statistics of each link, and the strength of every subcarrier"
+
+    def shape(self, packets: int, links: int, subcarriers: int) -> tuple[int, ...]:
+        """Depends on the receiver, not on its packet rate."""
+        return (links * (len(STATISTICS) + (_PARTS + 2) * subcarriers),)
+
+    def __call__(self, window: Floats, rate: float) -> Floats:
+        """The statistics, then the eighths one after another, the deviation, the steps."""
+        rows = window.reshape(len(window), -1)  # (packets, links · subcarriers)
+        first = np.arange(_PARTS) * len(rows) // _PARTS
+        sizes = np.diff([*first, len(rows)])[:, None]
+        eighths = np.add.reduceat(rows, first, axis=0) / sizes  # (parts, links · subcarriers)
+        steps = np.abs(np.diff(rows, axis=0)).mean(axis=0)
+        strengths = np.concatenate([eighths.ravel(), rows.std(axis=0), steps])
+        return np.concatenate([super().__call__(window, rate), strengths.astype(np.float32)])
