@@ -22,6 +22,7 @@ from fedapa.experiments.experiment import (
     Nets,
 )
 from fedapa.experiments.experiment import algorithms as cases_of
+from fedapa.experiments.learning_curve import LEARNING_CURVE
 from fedapa.experiments.presets import preset
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
@@ -445,3 +446,27 @@ def test_features_leave_out_what_the_mlp_cannot_do():
 
 def test_simulated_rooms_hold_no_features():
     assert not holds_features(DataPlan())
+
+
+def test_a_learning_curve_is_of_the_same_test_windows(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """Five recordings of each count: one tests, one validates; 1, 2 and all three train."""
+    store = make_store({"cafe": {0: 5, 1: 5}, "hall": {0: 5, 2: 5}}, packets=64)
+    base = Base(
+        preset="quick",
+        file=str(store),
+        split="recording",
+        rounds=1,
+        long_rounds=0,
+        changes=[{"data": {"window": 32, "overlap": 0.0}, "model": {"width": 8}}],
+    )
+    done = conduct(LEARNING_CURVE, base, Execution(1, tmp_path / "out", workers=1))
+    (setting,) = done.results.settings
+    assert {name: [row.value for row in line] for name, line in setting.lines.items()} == {
+        title: [1, 2, 3] for title in ("Local", "FedAPA", "Random forest")
+    }
+    rooms = {name: run.data["rooms"]["cafe"] for (_, name, _), run in done.runs.items()}
+    assert {room["test"] for room in rooms.values()} == {4}
+    assert [rooms[f"local-{number}"]["train"] for number in (1, 2, 3)] == [4, 8, 12]
+    assert len({rooms[name]["fingerprint"] for name in ("local-2", "fedapa-2")}) == 1

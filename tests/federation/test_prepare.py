@@ -239,3 +239,14 @@ def test_the_plan_can_ask_for_validation_of_every_class(make_store: MakeStore) -
     asked = {"split": "recording", "validation_of": "class"}
     (room,) = prepare_rooms(plan_of(path, data=asked))
     assert room.labels[room.split.validation].tolist() == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_the_plan_can_ask_for_fewer_recordings(make_store: MakeStore) -> None:
+    """Of four recordings of four windows per count one is tested: one of the rest trains."""
+    path = make_store({"cafe": {0: 4, 1: 4}})
+    asked = {"split": "recording", "validation": 0, "view": "amplitude"}
+    (whole,) = prepare_rooms(plan_of(path, data=asked))
+    (fewer,) = prepare_rooms(plan_of(path, data={**asked, "train_recordings": 1}))
+    assert (len(whole.split.train), len(fewer.split.train)) == (24, 8)
+    assert set(fewer.split.train) < set(whole.split.train)
+    np.testing.assert_array_equal(fewer.split.test, whole.split.test)

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from fedapa.errors import DataError
 from fedapa.randomness import Key
-from fedapa.windows.split import Split, SplitKind, refused_splits, split_windows
+from fedapa.windows.split import (
+    Split,
+    SplitKind,
+    refused_splits,
+    split_windows,
+    with_fewer_recordings,
+)
 
 KINDS: list[SplitKind] = ["random", "blocked", "recording"]
 
@@ -357,3 +363,22 @@ def test_a_room_of_continuous_recordings_only_has_nothing_to_learn_from() -> Non
     known = laid_out(campaign("a"))
     with pytest.raises(DataError, match="room 'cafe' has continuous recordings only"):
         split_windows("cafe", **known, continuous=[True] * 12, kind="random", key=Key(0))
+
+
+def test_fewer_recordings_by_hand() -> None:
+    """Three recordings of 0 and two of 1 train; of two asked for, each class keeps two."""
+    labels = [0] * 6 + [1] * 4 + [0, 1]
+    recordings = [*"aabbccddee", "t", "u"]
+    split = Split(np.arange(10), np.zeros(0, np.int64), np.array([10, 11]), kind="recording")
+
+    def kept(most: int) -> list[str]:
+        fewer = with_fewer_recordings(split, labels, recordings, most=most, key=Key(3))
+        assert fewer.test is split.test
+        return [recordings[window] for window in fewer.train]
+
+    one, two = kept(1), kept(2)
+    assert len(one) == 4
+    assert len(set(one) & set("abc")) == len(set(one) & set("de")) == 1
+    assert len(set(two) & set("abc")) == len(set(two) & set("de")) == 2
+    assert set(one) < set(two)
+    assert kept(3) == kept(99) == list("aabbccddee")

@@ -98,7 +98,7 @@ def test_motion_by_hand() -> None:
 
 
 def test_a_profile_by_hand() -> None:
-    """The first of twelve subcarriers is 1, but for the last eighth of 32 packets, where it is 5."""
+    """The first of twelve subcarriers is 1, but in the last eighth of 32 packets: 5."""
     given = window(32)[:, :1].copy()
     given[:, 0, 0] = 1
     given[28:, 0, 0] = 5

@@ -217,10 +217,11 @@ Data = Annotated[
 
 def _experiment_command(name: str, about: str) -> None:
     """Give an experiment its command: all of them take the same options."""
+    usual = "quick" if name == "learning-curve" else "tables"
 
-    @reproduce.command(name, help=f"{about}\n\nExample: fedapa reproduce {name} --preset tables")
+    @reproduce.command(name, help=f"{about}\n\nExample: fedapa reproduce {name} --preset {usual}")
     def command(
-        preset: Preset = "tables",
+        preset: Preset = usual,
         data: Source = "simulated",
         only: OnlyRooms = None,
         without: WithoutRooms = None,
@@ -277,6 +278,7 @@ for _name, _about in (
     ("fig9b", "A fixed weight of the prototype losses against the warm-up."),
     ("participation", "FedAPA with fewer rooms in a round, chosen in three ways."),
     ("windows", "What smaller windows cost against the paper's."),
+    ("learning-curve", "How many recordings of every count must be labelled."),
     ("all", "Every table and figure into one directory, and one page with all of them."),
 ):
     _experiment_command(_name, _about)

@@ -16,6 +16,7 @@ from fedapa.experiments.architectures import layer_table
 from fedapa.experiments.conduct import Conducted, Execution, conduct, holds_features, refuse_results
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
 from fedapa.experiments.fig4 import distribution_caption, distribution_table
+from fedapa.experiments.learning_curve import LEARNING_CURVE
 from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
@@ -49,7 +50,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
         *(TABLE1, TABLE2, FIG6, FIG7, FIG8A, FIG8B, FIG9A, FIG9B),
-        *(PARTICIPATION, WINDOWS),
+        *(PARTICIPATION, WINDOWS, LEARNING_CURVE),
     )
 }
 _Counted = Callable[[Sizes], tuple[Table, dict[str, Any]]]
@@ -104,12 +105,12 @@ def reproduce(experiments: Sequence[Experiment], base: Base, how: Execution) -> 
 
 
 def chosen(name: str, base: Base, settings: Sequence[str] | None) -> list[Experiment]:
-    """One experiment by its name, or "all" that mean something in these settings and rooms."""
+    """One experiment by its name, or "all" of the paper's nets that mean something here."""
     features = holds_features(base.plan.data)
     if name != "all":
         return [EXPERIMENTS[name].under(settings, features=features)]
     meant = [TABLE1.under(settings, features=features)]
-    for experiment in list(EXPERIMENTS.values())[1:]:
+    for experiment in [one for one in EXPERIMENTS.values() if one not in (TABLE1, LEARNING_CURVE)]:
         own = experiment.settings[0]
         if not experiment.fixed or (features and own is STATISTICAL):
             meant.append(experiment.under(settings, features=features))

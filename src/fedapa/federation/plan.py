@@ -106,6 +106,9 @@ class DataPlan(_Section):
     split: SplitChoice = "auto"
     """random (paper-like, leaks), blocked, recording or day; auto is the strictest that all rooms
     allow."""
+    train_recordings: PositiveInteger | None = None
+    """Recordings of each class to train on at most; by default all that are left to train. How much
+    must be recorded? ``fedapa reproduce learning-curve`` asks with this."""
     test: Share = 0.2
     """Share of windows to test on."""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.1

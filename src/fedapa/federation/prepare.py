@@ -46,6 +46,7 @@ from fedapa.windows.split import (
     SplitKind,
     refused_splits,
     split_windows,
+    with_fewer_recordings,
 )
 from fedapa.windows.views import PER_LINK, VIEWS, find_view
 
@@ -127,7 +128,7 @@ def _asked(plan: Plan, store: Path, view: str | None = None) -> tuple[Recipe, tu
 
 def split_own(plan: Plan, windows: Origins, kind: SplitKind) -> Split:
     """Which of a room's windows train, validate and test."""
-    return split_windows(
+    split = split_windows(
         windows.room,
         windows.labels,
         windows.recordings,
@@ -140,6 +141,15 @@ def split_own(plan: Plan, windows: Origins, kind: SplitKind) -> Split:
         test=plan.data.test,
         validation=plan.data.validation,
         validation_of=plan.data.validation_of,
+    )
+    if plan.data.train_recordings is None:
+        return split
+    return with_fewer_recordings(
+        split,
+        windows.labels,
+        windows.recordings,
+        most=plan.data.train_recordings,
+        key=Key(plan.seed) / "fewer recordings" / windows.room,
     )
 
 

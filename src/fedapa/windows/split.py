@@ -20,7 +20,7 @@ each other. Continuous recordings are for counting over time: in no part but ``c
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -40,6 +40,7 @@ __all__ = [
     "lying_apart",
     "refused_splits",
     "split_windows",
+    "with_fewer_recordings",
 ]
 
 SplitKind: TypeAlias = Literal["random", "blocked", "recording", "day"]
@@ -240,6 +241,22 @@ def split_windows(
         kind=kind,
         continuous=np.flatnonzero(windows.continuous),
     )
+
+
+def with_fewer_recordings(
+    split: Split, labels: Sequence[Label], recordings: Sequence[str], *, most: int, key: Key
+) -> Split:
+    """The same split with at most so many recordings of each class in train; the rest is unused.
+
+    Which ones is drawn once for all numbers: those of a smaller number are among those of a larger.
+    """
+    taken: list[_Index] = []
+    classes, origins = np.asarray([str(label) for label in labels]), np.asarray(recordings)
+    for name in np.unique(classes[split.train]):
+        mine = split.train[classes[split.train] == name]
+        order = (key / name).numpy().permutation(np.unique(origins[mine]))
+        taken.append(mine[np.isin(origins[mine], order[:most])])
+    return replace(split, train=np.sort(np.concatenate(taken)))
 
 
 def refused_splits(
