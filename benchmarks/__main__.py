@@ -1,8 +1,9 @@
 """Run some or all benchmarks: ``python -m benchmarks aggregation --json``.
 
 A benchmark is a module here with ``measure() -> dict``; a claim of speed is a ratio of two things
-measured in one run. A run of all of them is appended to history.jsonl and compared with the last
-entry of the same machine, and docs/performance.md is made from it.
+measured in one run. Without names all of speed are run, not those that say ``OF_SPEED = False``. A
+run of them is appended to history.jsonl and compared with the last entry of the same machine, and
+docs/performance.md is made from it.
 """
 
 import argparse
@@ -25,14 +26,14 @@ def names() -> list[str]:
 def main() -> int:
     """Measure, print, and remember a run of everything."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", nargs="*", help=f"default: all ({', '.join(names())})")
+    parser.add_argument("name", nargs="*", help=f"default: those of speed; {', '.join(names())}")
     parser.add_argument("--json", action="store_true", help="one object for scripts")
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.name) - set(names()))
     if unknown:
         sys.stderr.write(f"no benchmark '{unknown[0]}'; known: {', '.join(names())}\n")
         return 2
-    chosen = arguments.name or names()
+    chosen = arguments.name or [name for name in names() if _is_of_speed(name)]
     figures = {}
     for name in chosen:
         sys.stderr.write(f"{name} …\n")
@@ -46,6 +47,10 @@ def main() -> int:
         _history.append(figures)
         _page.write()
     return 0
+
+
+def _is_of_speed(name: str) -> bool:
+    return getattr(importlib.import_module(f"benchmarks.{name}"), "OF_SPEED", True)
 
 
 def _print_table(figures: dict[str, object], before: dict[str, Any] | None) -> None:

@@ -47,6 +47,20 @@ def test_an_unknown_benchmark_is_refused(
     assert "no benchmark 'trainin'" in capsys.readouterr().err
 
 
+def test_without_names_only_speed_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured: list[str] = []
+    for name in names():
+        module = importlib.import_module(f"benchmarks.{name}")
+        monkeypatch.setattr(module, "measure", lambda name=name: measured.append(name) or {})
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--json"])
+    monkeypatch.setattr(_history, "append", lambda figures: None)
+    monkeypatch.setattr(_page, "write", lambda: None)
+    assert main() == 0
+    assert measured == [name for name in names() if name != "counting"]
+
+
 def test_numbers_are_compared_where_both_times_have_them() -> None:
     now = {"a": {"ratio": 3.0, "new": 1.0}, "b": 2.0, "none": None}
     before = {"a": {"ratio": 2.0}, "b": 4.0, "gone": 1.0}
