@@ -92,23 +92,26 @@ def test_every_group_says_that_it_is_simulated(smoke: Path) -> None:
 
 @pytest.mark.parametrize("name", SIMULATED_PRESETS)
 def test_every_count_has_takes_on_several_days(name: str) -> None:
-    for place in preset_of(name).places:
+    preset = preset_of(name)
+    for place in preset.places:
         assert place.days * place.recordings >= 4
         assert place.days >= 2
         # Fewer than three windows cannot be split in blocks: quick holds whole recordings out.
-        least = 2 if name == "quick" else 3
-        assert min(place.windows_of(count) for count in place.counts) >= least
+        least = 1 if name == "quick" else 3
+        packets = min(place.packets_of(count, preset.window) for count in place.counts)
+        assert packets >= least * preset.window
 
 
 def test_quick_has_enough_of_every_count_for_a_counter() -> None:
-    """24 recordings of 8 s, and on two further days one of 60 s, of every count of every room."""
+    """24 recordings of 8 s, of 6 s with many people, of every count of every room; and on two further
+    days one of 60 s."""
     quick = preset_of("quick")
     tasks = tasks_of(quick, seed=0, workers=1)
     counts = sum(len(place.counts) for place in quick.places)
     short = [task for task in tasks if not task.part]
     long = [task for task in tasks if task.part == "continuous"]
     assert (len(short), len(long)) == (24 * counts, 2 * counts)
-    assert {task.packets for task in short} == {8 * 125}
+    assert {task.packets for task in short} == {8 * 125, 6 * 125}
     assert {task.packets for task in long} == {60 * 125}
     assert {task.day for task in short} == set(range(6))
     assert {task.day for task in long} == {6, 7}
@@ -166,7 +169,7 @@ def test_six_rooms_are_1000_by_242_below_2_gb_at_125_to_1000_hz() -> None:
     assert preset.window == 1000
     assert {int(place.scene.radio.live.sum()) for place in preset.places} == {242}
     windows = sum(
-        place.days * place.recordings * place.windows_of(count)
+        place.days * place.recordings * place.packets_of(count, 1)
         for place in preset.places
         for count in place.counts
     )

@@ -57,7 +57,7 @@ class Task:
         """Packets that the store keeps of the recording."""
         if self.part and self.place.continuous:
             return int(self.place.continuous.seconds * self.place.scene.radio.rate)
-        return self.place.windows_of(self.count) * self.window
+        return self.place.packets_of(self.count, self.window)
 
     @property
     def key(self) -> Key:

@@ -78,14 +78,20 @@ class Place:
     """Days of recording; overnight furniture and antennas move."""
     recordings: Times
     """Recordings of every count on every day, each with seats and steps of its own."""
-    windows: Times
+    windows: Times | None = None
     """Windows in a recording of the smaller counts; those with many people are shorter."""
+    seconds: Annotated[Number, within(0.1, 3600)] | None = None
+    """s, length of such a recording, instead of windows."""
     continuous: Continuous | None = None
     """What is recorded for counting over time; None is nothing."""
 
-    def windows_of(self, count: int) -> int:
-        """Windows in a recording with ``count`` people: a crowd has less patience."""
-        return self.windows - (count > max(self.counts) / 2) * (self.windows // 4)
+    def packets_of(self, count: int, window: int) -> int:
+        """Packets of a recording with ``count`` people: a crowd has less patience, by a quarter."""
+        crowd = count > max(self.counts) / 2
+        if self.seconds is not None:
+            return int(self.seconds * (0.75 if crowd else 1) * self.scene.radio.rate)
+        windows = self.windows or 1
+        return (windows - crowd * (windows // 4)) * window
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,7 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
 }
 """Where in a place a key of a rooms file goes."""
 
+_LENGTHS = {"windows": "seconds", "seconds": "windows"}
 _NEEDED = ("size", "transmitter", "receiver", "counts")
 
 
@@ -194,6 +201,8 @@ def _changed(values: Mapping[str, Any], name: str, table: Mapping[str, Any]) -> 
         if key not in _PATHS:
             raise PlanError(f"room '{name}': unknown key '{key}'; {nearest(key, _PATHS)}")
         changed = _with(changed, _PATHS[key], value)
+        if key in _LENGTHS:  # the other one said the same before
+            changed[_LENGTHS[key]] = None
     bandwidth = table.get("bandwidth")
     if isinstance(bandwidth, int) and bandwidth in _CARRIERS:
         changed = _with(changed, ("scene", "radio", "carrier"), _CARRIERS[bandwidth])
