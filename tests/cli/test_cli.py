@@ -238,7 +238,9 @@ def test_the_demo_says_simulated_everywhere(tmp_path: Path) -> None:
     page = (out / "index.html").read_text()
     assert "SIMULATED rooms." in page
     assert page.count("SIMULATED") >= 5, "each figure carries the word"
-    assert "guessing reaches" in text, "the answer stands above the tables"
+    assert "guessing reaches" in text.splitlines()[-1], "the answer is the last thing to read"
+    assert page.index("right within one person") < page.index("<table"), "people first"
+    assert page.count("right within one person for") == 6, "one sentence for each room"
     assert "guessing reaches" in page
     for algorithm in ("local", "fedapa", "forest"):
         assert json.loads((out / algorithm / "summary.json").read_text())["synthetic"]

@@ -38,15 +38,18 @@ def demo(
 
     Example: fedapa demo --out runs/demo
     """
+    if workers != 0:
+        _get_workers_ready()
     from fedapa.experiments.demo import demo as run_demo
 
     with shown_progress() as show:
         results, page = run_demo(out, seed=seed, rounds=rounds, workers=workers, show=show)
-    _print_results(results)
+    _print_tables(results)
     print_out(
         f"The rooms are {results.kind}: this shows the software, not how well it counts in yours."
     )
-    print_out(f"Page with the curves: {page}")
+    print_out(f"Page with two minutes of counting in every room, tables and curves: {page}")
+    _print_answer(results)
 
 
 def run(
@@ -153,7 +156,9 @@ def run(
     if as_json:
         print_json({"out": str(folder), **finished.summary})
         return
-    _print_results(results_of([finished], title="")[0])
+    results = results_of([finished], title="")[0]
+    _print_answer(results)
+    _print_tables(results)
     windows = finished.data["windows"]
     print_out(f"{windows[:1].upper()}{windows[1:]} ({finished.data['view_why']})")
     print_out(f"Split: {finished.data['split']} ({finished.data['why']})")
@@ -186,15 +191,21 @@ def _check_plan_file(path: Path) -> None:
         )
 
 
-def _print_results(results: "Results") -> None:
-    """The answer in one sentence, then rooms and methods, after all rounds."""
+def _print_answer(results: "Results") -> None:
+    """Who counts best, in one sentence, after all rounds."""
     from fedapa.evaluation.verdict import in_short
-    from fedapa.report.tables.comparison import overall, rooms
-    from fedapa.report.tables.table import rich_table
 
     for setting in results.settings:
         if (sentence := in_short(setting, setting.rounds)) is not None:
             print_out(sentence)
+
+
+def _print_tables(results: "Results") -> None:
+    """Rooms and methods, after all rounds."""
+    from fedapa.report.tables.comparison import overall, rooms
+    from fedapa.report.tables.table import rich_table
+
+    for setting in results.settings:
         shown = [row.name for row in setting.rows if row.group != "blind"]
         print_out(rich_table(rooms(setting, shown)))
         print_out(rich_table(overall(setting)))

@@ -35,7 +35,7 @@ from fedapa.report.style import save, svg
 from fedapa.report.tables import comparison
 from fedapa.report.tables.table import Table, html_table, latex, markdown, markdown_text
 
-__all__ = ["Report", "write_index", "write_report", "write_run_page"]
+__all__ = ["Lead", "Report", "write_index", "write_report", "write_run_page"]
 
 _MOST = 5
 _DPI = 160
@@ -44,6 +44,23 @@ _COMPUTED = (
     "The windows behind these numbers were computed, not measured: they show that the software "
     "works, not how well people are counted in a real room."
 )
+_MEANINGS = {
+    "accuracy": "Accuracy is the share of test windows in which the most probable class is right.",
+    "macro_f1": "F1 of a class is high where few of its windows are missed and few others taken "
+    "for it; macro F1 is the mean over classes, rare ones included.",
+    "mae": "MAE, the mean absolute error, is how many people the answer is off by on average.",
+    "within_one": "Within ±1 is the share of windows in which it is off by one person at most.",
+    "mae_median": "The median's MAE is that of the median of the probabilities, which model files "
+    "answer with.",
+}
+"""Metrics in words, for who reads a page alone."""
+_SPLITS = {
+    "day": "Split day: a room is tested on days that it did not train on.",
+    "recording": "Split recording: a room is tested on recordings that it did not train on.",
+    "blocked": "Split blocked: a room is tested on other parts of recordings that it trained on.",
+    "random": "Split random: test windows may lie beside train windows, which flatters.",
+}
+"""How windows to test on were chosen, in words."""
 _OURS = re.compile(
     r"settings\.tex|[a-z]+-(horizons|overall-\d+|differences(-mae)?|reach|rooms|room-curves|"
     r"published|sweep|convergence|confusion|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
@@ -160,13 +177,28 @@ def write_report(
     return report.finish(folder)
 
 
-def write_run_page(path: Path, runs: Sequence[Run], *, title: str) -> Results:
+@dataclass(frozen=True, eq=False)
+class Lead:
+    """What a page shows before its tables."""
+
+    heading: str
+    text: str
+    figure: Figure
+
+
+def write_run_page(
+    path: Path, runs: Sequence[Run], *, title: str, lead: Lead | None = None
+) -> Results:
     """Write the page of finished runs that share their data and seed; their results."""
     results, named = results_of(runs, title=title)
     report = Report(title)
     for setting in results.settings:
         if (sentence := in_short(setting, setting.rounds)) is not None:
             report.say(sentence)
+    if lead is not None:
+        report.heading(2, lead.heading)
+        report.say(lead.text)
+        report.figure("lead", lead.figure, lead.heading)
     _fill(report, results, named, {})
     report.page(path)
     return results
@@ -257,6 +289,12 @@ class _Part:
         return {row.name: row.title for row in self.setting.rows}
 
     @cached_property
+    def kinds(self) -> list[type[algorithms.Algorithm]]:
+        """The algorithms of the runs, each once."""
+        names = dict.fromkeys(run.plan.algorithm["name"] for run in self.runs.values())
+        return [algorithms.find(name) for name in names]
+
+    @cached_property
     def claiming(self) -> list[str]:
         """The reference, and the algorithms that a claim rests on."""
         kinds = [algorithms.find(name) for name in algorithms.names()]
@@ -282,13 +320,25 @@ class _Part:
         }
         return {name: runs for name, runs in by_row.items() if runs}
 
+    def explain(self, *sentences: str) -> None:
+        """What the words of the next table mean; who reads a study knows them."""
+        if self.report.folder is None:
+            self.report.say(" ".join(sentences), note=True)
+
     def comparison(self) -> None:
         """A comparison of methods: the verdict, all figures, differences, curves."""
         setting = self.setting
         self.report.points([said for at in setting.horizons if (said := verdict(setting, at))])
         self.report.heading(3, "Accuracy at every horizon")
+        self.explain(
+            "In a round every room trains once and may exchange something; a horizon is a number "
+            "of rounds after which results are compared.",
+            *(_SPLITS[kind] for kind in _SPLITS if kind == setting.data["split"]),
+            *(f"{kind.title}: {algorithms.summary_of(kind)}." for kind in self.kinds),
+        )
         self.table("horizons", comparison.horizons(setting))
         self.report.heading(3, "All metrics")
+        self.explain(*(_MEANINGS[name] for name in comparison.metrics_of(setting, _MEANINGS)))
         for horizon in setting.horizons:
             self.table(f"overall-{horizon}", comparison.overall(setting, horizon))
         self.differences("accuracy", "mae")
@@ -334,6 +384,7 @@ class _Part:
         wanted = [name for name in titles if name in self.claiming]
         if counted := self.runs_of(wanted if len(wanted) > 1 else self.featured[:3]):
             self.report.heading(3, "Confusion matrices")
+            self.explain("A row is the true class, a column what its windows were taken for.")
             named = {titles[name]: runs for name, runs in counted.items()}
             self.figure("confusion", confusion_matrices(named, setting.title), "Confusion matrices")
         # Of the first seed, the reference's first.
@@ -342,6 +393,7 @@ class _Part:
             figure = weights_over_time(run, f"{setting.title}. {titles[name]}")
             if figure is not None:
                 self.report.heading(3, f"Who learns from whom ({titles[name]})")
+                self.explain("How much each room's mixture takes of every other room's prototypes.")
                 file = "weights" if name == setting.reference else f"weights-{name}"
                 self.figure(file, figure, "Weights between rooms over time")
 

@@ -46,6 +46,8 @@ __all__ = [
 
 WIDTH = 7.0
 """Inches: a page's text, or two columns."""
+_ON_PAGE = 1.35
+"""How much larger figures are on a page: its column is 9.5 inches wide."""
 SMALL = 6.5
 """Points of captions and other small print."""
 PALETTE = (
@@ -164,14 +166,19 @@ def figure_kind(path: Path) -> str:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as an SVG element to put into a page; it shrinks where the page is narrow."""
+    """The figure as an SVG element to put into a page: larger than in print, as the page's text is.
+
+    It shrinks where the page is narrow.
+    """
     with matplotlib.rc_context(STYLE):
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
     return re.sub(
         r' width="([^"]*)pt" height="[^"]*pt"',
-        r' style="width: \1pt; max-width: 100%; height: auto"',
+        lambda found: (
+            f' style="width: {_ON_PAGE * float(found[1]):.4g}pt; max-width: 100%; height: auto"'
+        ),
         text[text.index("<svg") :],
         count=1,
     )

@@ -19,6 +19,8 @@ __all__ = ["ACCURACY", "convergence", "room_curves"]
 ACCURACY = "test accuracy (%)"
 _TOGETHER = 8
 """Curves that one panel holds before it is split."""
+_BESIDE = 3
+"""Curves whose names fit above the panel."""
 _LONG = 40
 """How many times its first horizon an axis may span before it is logarithmic."""
 
@@ -64,9 +66,13 @@ def convergence(setting: Setting) -> Figure:
             _floor(axes, setting)
             _mark_horizons(axes, setting, last)
             axes.set(xlabel="round", ylabel=ACCURACY)
-            axes.legend(
-                title=title, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=3.5
-            )
+            if len(chosen) > _BESIDE:
+                axes.legend(
+                    title=title, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=3.5
+                )
+            else:  # a few names stand above: the curves get the whole width
+                above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.07)}
+                axes.legend(ncols=len(chosen) + 1, handlelength=3.5, **above)
         return figure
 
 
@@ -152,7 +158,7 @@ def room_curves(runs: Mapping[str, tuple[str, Sequence[Run]]], about: str) -> Fi
                 style = {**look(looks[name]), "markevery": max(1, length // 4), "lw": 1.1}
                 axes.plot(range(1, length + 1), values.mean(axis=0), label=title, **style)
             axes.set_title(f"{shortened(room)} ({first.data['rooms'][room]['architecture']})")
-            axes.set(xlabel="round", ylabel=ACCURACY, ylim=(0, 100))
+            axes.set(xlabel="round", ylabel=ACCURACY)
             axes.label_outer()
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         for axes in list(grid.flat)[len(rooms) :]:
