@@ -10,6 +10,7 @@ from fedapa.answers import (
     fit_temperature,
     median_class,
     probabilities_of,
+    reliability,
 )
 
 
@@ -79,6 +80,19 @@ def test_evidence_by_hand() -> None:
     np.testing.assert_allclose(add_evidence(windows, 0.0), [16 / 17, 1 / 17])
     np.testing.assert_allclose(add_evidence(windows, 1.0), [4 / 5, 1 / 5])
     np.testing.assert_allclose(add_evidence(windows[:1], 0.3), windows[0])
+    several = add_evidence([windows, windows[::-1]], 0.0)
+    np.testing.assert_allclose(several, [[16 / 17, 1 / 17]] * 2)
+
+
+def test_evidence_decides_between_two_peaks() -> None:
+    """0.5, 0.1, 0.4 and then 0.1, 0.2, 0.7: the products are 5 : 2 : 28, so the third of three.
+
+    Alone the first window says the first class.
+    """
+    windows = np.array([[0.5, 0.1, 0.4], [0.1, 0.2, 0.7]])
+    np.testing.assert_allclose(add_evidence(windows, 0.0), [5 / 35, 2 / 35, 28 / 35])
+    for dependence in (0.0, 0.5, 1.0):
+        assert add_evidence(windows, dependence).argmax() == 2
 
 
 def test_the_calibration_error_by_hand() -> None:
@@ -87,5 +101,17 @@ def test_the_calibration_error_by_hand() -> None:
     (4 · 0.25 + 1 · 0.05) / 5 = 0.21.
     """
     probabilities = [[0.75, 0.25]] * 4 + [[0.05, 0.95]]
-    truth = np.array([0, 0, 1, 1, 1])
-    assert calibration_error(probabilities, truth) == pytest.approx(0.21)
+    table = reliability(probabilities, np.array([0, 0, 1, 1, 1]))
+    assert table.shape == (10, 3)
+    np.testing.assert_allclose(table[7], [4, 3.0, 2])
+    np.testing.assert_allclose(table[9], [1, 0.95, 1])
+    assert table[:, 0].sum() == 5
+    assert calibration_error(table) == pytest.approx(0.21)
+
+
+def test_no_windows_have_no_calibration_error() -> None:
+    table = reliability(np.zeros((0, 3)), np.zeros(0, np.int64))
+    assert table.shape == (10, 3)
+    assert calibration_error(table) == 0
+    certain = reliability([[1.0, 0.0]], np.array([0]))
+    assert certain[9].tolist() == [1, 1, 1], "1 is in the last bin"

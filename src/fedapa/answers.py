@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "BINS",
     "Answer",
     "add_evidence",
     "calibration_error",
@@ -26,11 +27,15 @@ __all__ = [
     "fit_temperature",
     "median_class",
     "probabilities_of",
+    "reliability",
 ]
 
 Answer: TypeAlias = Literal["head", "nearest", "median", "expected"]
 _Floats: TypeAlias = npt.NDArray[np.float64]
 _Classes: TypeAlias = npt.NDArray[np.int64]
+
+BINS = 10
+"""Of confidence, in which it is compared with the share that is right."""
 
 _TEMPERATURES = (0.01, 20.0)
 _HALVINGS = 60
@@ -90,25 +95,35 @@ def expected_count(probabilities: npt.ArrayLike, counts: Sequence[int]) -> _Floa
 
 
 def add_evidence(probabilities: npt.ArrayLike, dependence: float = 1.0) -> _Floats:
-    """[C] what consecutive windows [B, C] of one stretch of time say together.
+    """[…, C] what consecutive windows […, B, C] of one recording say together.
 
-    p ∝ Π_b p_b^(1 / B^d): with d = 0 windows count as independent, with d = 1 as one window seen
-    B times. A room does not change its mind between two windows, so the truth lies between.
+    p ∝ Π_b p_b^(1 / B^d): logarithms are added, Σ_b ln p_b. With d = 0 windows count as
+    independent, with d = 1 as one window seen B times. Neighbours see the same people on the same
+    seats, so the truth lies between: with d = 0 the sum is surer than it should be, with d = 1
+    more careful. The most probable class does not depend on d, but a median moves to the peak of
+    what is too sure. With d = 0 it is Bayes' rule if classes were equally common in training;
+    otherwise their shares, in each p_b, count B times.
     """
     logarithms = np.log(np.maximum(np.asarray(probabilities, np.float64), 1e-12))
-    return probabilities_of(logarithms.sum(axis=0) / len(logarithms) ** dependence)
+    return probabilities_of(logarithms.sum(axis=-2) / logarithms.shape[-2] ** dependence)
 
 
-def calibration_error(probabilities: npt.ArrayLike, truth: _Classes, bins: int = 10) -> float:
-    """Expected calibration error: how far the confidence is from the share that is right.
+def reliability(probabilities: npt.ArrayLike, truth: _Classes) -> _Floats:
+    """[bins, 3] how sure and how right windows were: their number, Σ confidence, number right.
 
-    Windows are put into bins by their largest probability; Σ n_k / n · |right_k − confidence_k|.
+    A window's confidence is its largest probability; bins are of equal width from 0 to 1.
     """
     given = np.asarray(probabilities, np.float64)
-    if not len(given):
-        return 0.0
-    confidence, right = given.max(axis=1), given.argmax(axis=1) == truth
-    places = np.minimum((confidence * bins).astype(np.int64), bins - 1)
-    number = np.bincount(places, minlength=bins)
-    gaps = np.bincount(places, right - confidence, minlength=bins)
-    return float(np.abs(gaps).sum() / number.sum())
+    confidence, right = given.max(axis=1, initial=0.0), given.argmax(axis=1) == truth
+    places = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
+    columns = [np.bincount(places, what, minlength=BINS) for what in (None, confidence, right)]
+    return np.stack(columns, axis=1).astype(np.float64)  # (bins, 3)
+
+
+def calibration_error(table: npt.ArrayLike) -> float:
+    """Expected calibration error: how far the confidence is from the share that is right.
+
+    Σ_k n_k / n · |right_k − confidence_k| over the bins of ``reliability``; 0 without windows.
+    """
+    number, confidence, right = np.asarray(table, np.float64).T
+    return float(np.abs(right - confidence).sum() / max(1.0, number.sum()))

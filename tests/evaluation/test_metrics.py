@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from fedapa.evaluation.metrics import blind_scores, class_shares, confusion, score
+from fedapa.evaluation.metrics import (
+    METRICS,
+    OVER_TIME,
+    blind_scores,
+    class_shares,
+    confusion,
+    score,
+    score_over_time,
+)
 
 
 def test_a_small_confusion_by_hand() -> None:
@@ -49,3 +57,42 @@ def test_shares_of_several_matrices_have_no_row_for_a_class_without_windows() ->
     shares = class_shares([[[1, 0], [0, 0]], [[1, 1], [0, 0]]])
     assert shares[0].tolist() == pytest.approx([2 / 3, 1 / 3])
     assert np.isnan(shares[1]).all()
+
+
+def test_evidence_over_time_by_hand() -> None:
+    """Two windows with 2 people in a room of 0, 1 or 2: first 0.6, 0.1, 0.3, then 0.1, 0.2, 0.7.
+
+    Alone the first says 0 (its median, too: 0.6 reaches one half) and the second 2: one of two
+    right, errors 2 and 0. Together √0.06 : √0.02 : √0.21 = 0.29 : 0.17 : 0.54: the most probable
+    class is 2, and so is the median.
+    """
+    probabilities = np.array([[0.6, 0.1, 0.3], [0.1, 0.2, 0.7]])
+    blocks = {"one_window": np.array([[0], [1]]), "10s": np.array([[0, 1]])}
+    made = score_over_time(probabilities, np.array([2, 2]), blocks, [0, 1, 2])
+    assert made == {
+        "accuracy_one_window": 0.5,
+        "mae_one_window": 1.0,
+        "mae_most_probable_one_window": 1.0,
+        "accuracy_10s": 1.0,
+        "mae_10s": 0.0,
+        "mae_most_probable_10s": 0.0,
+    }
+
+
+def test_who_sees_no_window_learns_nothing_from_time() -> None:
+    """Train 0 0 0 1 says 0, of which a recording with 1 person is one off, however long it is."""
+    train, test, later = np.array([0, 0, 0, 1]), np.array([0, 1]), np.array([1])
+    blind = blind_scores(train, test, [0, 1], over_time={"60s": later})
+    for predictor in ("constant", "prior"):
+        assert blind[predictor]["mae_60s"] == 1.0
+        assert blind[predictor]["mae_median"] == 0.5
+        assert "mae_30s" not in blind[predictor]
+    assert blind["prior"]["accuracy_60s"] == pytest.approx(1 / 4)
+    assert blind["prior"]["mae_most_probable_60s"] == pytest.approx(3 / 4)
+
+
+def test_every_metric_over_time_names_its_time() -> None:
+    for name, metric in METRICS.items():
+        assert (metric.time != "") == any(name.endswith(f"_{time}") for time in OVER_TIME)
+        assert metric.in_people == name.startswith("mae")
+        assert metric.less_is_better == (metric.in_people or name == "ece")

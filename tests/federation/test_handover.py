@@ -16,6 +16,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 from fedapa.stores.arrays import array_digest
 from fedapa.windows.normalise import Normaliser
+from fedapa.windows.origins import Origins
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Split
 from tests.conftest import MakeRooms
@@ -28,7 +29,7 @@ def handed_over(room: Room, spare: Path, algorithm: Algorithm | None = None) -> 
 
 def plain(value: Any) -> Any:
     """Arrays and what holds them, so that they compare."""
-    if isinstance(value, Split):
+    if isinstance(value, Split | Origins):
         return {name: plain(part) for name, part in vars(value).items()}
     return (value.dtype, value.tolist()) if isinstance(value, np.ndarray) else value
 
@@ -50,6 +51,8 @@ def test_everything_of_a_room_arrives(tmp_path: Path, make_rooms: MakeRooms) -> 
     for field in fields(Room):
         value = getattr(arrived, field.name)
         assert plain(value) == plain(getattr(room, field.name)), field.name
+    (nobody,) = handed_over(replace(room, origins=None), tmp_path).rooms
+    assert nobody.origins is None
     (told,) = handed_over(room.with_digest("told by a store"), tmp_path).rooms
     assert told.digest == "told by a store", "workers do not read all windows to hash them"
 

@@ -26,6 +26,7 @@ REPLY = Reply(
     round=3,
     scores={"accuracy": 0.1 + 0.2, "macro_f1": 0, "nearest.mae": 1.5},
     confusion=np.arange(9).reshape(3, 3),
+    reliability=np.vstack([np.zeros((8, 3)), [[36, 30.5, 12], [0, 0, 0]]]),
     upload=b"\x00\x01",
     report={"loss": 1e-300, "epochs": 3},
     seconds={"train": 1.5},
@@ -118,6 +119,7 @@ def test_a_reply_arrives_as_it_was_and_numbers_keep_their_kind() -> None:
     assert arrived.seconds == REPLY.seconds
     assert arrived.upload == REPLY.upload
     np.testing.assert_array_equal(arrived.confusion, REPLY.confusion)
+    np.testing.assert_array_equal(arrived.reliability, REPLY.reliability)
 
 
 @pytest.mark.parametrize("kind", sorted(FRAMES))
@@ -150,6 +152,8 @@ def test_another_message_is_refused_by_name(kind: str) -> None:
         ("reply", {"report": {"loss": "high"}}, r"report\.loss is 'high'; expected a finite"),
         ("reply", {"note": 3}, "its note is no text"),
         ("reply", {"confusion": np.ones(3)}, "confusion matrix is no table"),
+        ("reply", {"reliability": np.ones((4, 3))}, "reliability is no table of 10 × 3 numbers"),
+        ("reply", {"reliability": np.ones((10, 3), int)}, "reliability is no table"),
     ],
 )
 def test_what_is_not_whole_is_refused_with_a_sentence(
@@ -175,6 +179,9 @@ def test_what_is_not_whole_is_refused_with_a_sentence(
         ("card", {"labels": [0, 1, 1]}, "names a label twice"),
         ("card", {"shapes": {"head": [-1]}}, r"array 'head' has shape \(-1,\)"),
         ("card", {"norms": ["bn"]}, "'bn' is none of its arrays"),
+        ("card", {"recordings": {"test": 1}}, "recordings are {'test': 1} for windows"),
+        ("card", {"recordings": {**PARTS, "continuous": 1}}, "at most as many as it has windows"),
+        ("card", {"continuous": -1}, "continuous is -1; expected 0 or more"),
         ("card", {"window_shape": [0, 3]}, r"windows of shape \(0, 3\)"),
         ("card", {"blind": {"prior": {"mae": float("nan")}}}, "scores of 'prior' are not finite"),
         ("card", {"name": "../cafe"}, r"room '\.\./cafe': use 1 to 64 letters"),
@@ -243,11 +250,19 @@ def test_a_reply_that_would_spoil_a_record_is_refused_at_both_ends(
         ({"confusion": np.eye(3, dtype=int)}, "the sum 3, its card has 36 test windows"),
         ({"scores": {}}, "has 0 scores, its card has 36 test windows"),
         ({"scores": {"accuracy": 1.0, "macro_f1": 0.5}}, "accuracy is 1.0, its confusion matrix"),
+        ({"reliability": np.ones((10, 3))}, "reliability cannot be that of 36 test windows"),
+        ({"reliability": 36 * np.eye(10)[:, :3][:, ::-1]}, "reliability cannot be that of 36"),
+        ({"reliability": np.full((10, 3), np.nan)}, "reliability cannot be that of 36"),
     ],
 )
 def test_a_reply_must_fit_the_card_of_its_room(change: dict[str, Any], complaint: str) -> None:
     told = replace(REPLY, scores=score(REPLY.confusion, CARD.labels))
     messages.check_reply(told, CARD)
+    messages.check_reply(replace(told, reliability=np.zeros((0, 3))), CARD)
+    sure = {**told.scores, "ece": (30.5 - 12) / 36}
+    messages.check_reply(replace(told, scores=sure), CARD)
+    with pytest.raises(PayloadError, match=r"ece is 0\.1, its reliability says 0\.513889"):
+        messages.check_reply(replace(told, scores={**sure, "ece": 0.1}), CARD)
     with pytest.raises(PayloadError, match=f"reply of room 'cafe' to round 3: .*{complaint}"):
         messages.check_reply(replace(told, **change), CARD)
 

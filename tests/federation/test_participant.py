@@ -3,22 +3,31 @@
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
 
 from fedapa.algorithms.algorithm import Round
 from fedapa.algorithms.fedapa import FedAPA
-from fedapa.answers import fit_temperature, median_class, probabilities_of
+from fedapa.answers import (
+    calibration_error,
+    fit_temperature,
+    median_class,
+    probabilities_of,
+)
 from fedapa.errors import PayloadError, RunError
-from fedapa.evaluation.metrics import confusion
+from fedapa.evaluation.metrics import METRICS, confusion
 from fedapa.federation.messages import Request, check_reply
-from fedapa.federation.participant import Participant
+from fedapa.federation.participant import Participant, introduce
+from fedapa.federation.plan import Plan
+from fedapa.federation.prepare import prepare_rooms
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.payload import Tree, encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
-from tests.conftest import MakeRooms
+from fedapa.windows.split import Part
+from tests.conftest import MakeRooms, MakeStore
 
 
 def participant(make_rooms: MakeRooms, folder: Path) -> Participant:
@@ -243,6 +252,67 @@ def test_the_median_is_of_probabilities_that_validation_windows_made_true(
     assert reply.scores["mae_median"] == pytest.approx(
         np.abs(people[middle] - people[truth]).mean()
     )
+
+
+def over_time_room(make_store: MakeStore, *, long: int) -> Room:
+    """Windows of 2 s at 100 packets per second; ``long`` packets of count 1 are continuous."""
+    path = make_store({"cafe": {0: 4, 1: 4}}, packets=2200)
+    if long:
+        with h5py.File(path, "r+") as file:
+            file["cafe/1-3"].attrs["part"] = "continuous"
+    data = {"file": str(path), "window": 200, "stride": 100, "split": "recording"}
+    plan = Plan.of({"data": data, "model": {"architecture": "tiny", "width": 16}})
+    return prepare_rooms(plan)[0]
+
+
+@pytest.mark.parametrize("long", [0, 2200], ids=["test", "continuous"])
+def test_evidence_is_added_over_windows_that_lie_end_to_end(
+    make_store: MakeStore, tmp_path: Path, long: int
+) -> None:
+    """A recording of 22 s has 11 windows of 2 s end to end: two blocks of 5 are 10 s each.
+
+    Nothing is 30 s long. One window: the 10 of those blocks, not the eleventh.
+    """
+    room = over_time_room(make_store, long=long)
+    asked = Participant(FedAPA(), room, tmp_path, tmp_path / "model.safetensors")
+    told = asked.exchange(round_number(1), TRAIN).scores
+    model = room.build()
+    part: Part = "continuous" if long else "test"
+    scores, truth = room.scores(model, part)
+    temperature = fit_temperature(*room.scores(model, "validation"))
+    probabilities = probabilities_of(scores, temperature)
+    assert len(truth) == (11 if long else 22)
+    blocks = [start + 11 * take for take in range(len(truth) // 11) for start in (0, 5)]
+    together = np.stack([np.log(probabilities[first : first + 5]).sum(0) for first in blocks])
+    right = together.argmax(axis=1) == truth[blocks]
+    assert told["accuracy_10s"] == pytest.approx(right.mean())
+    windows = np.concatenate([np.arange(first, first + 5) for first in blocks])
+    alone = (scores.argmax(axis=1) == truth)[windows]
+    assert told["accuracy_one_window"] == pytest.approx(alone.mean())
+    assert not {"mae_30s", "mae_60s", "accuracy_30s"} & set(told)
+    card = introduce(room)
+    assert {"mae_one_window", "mae_10s"} <= set(card.blind["prior"])
+    assert "mae_30s" not in card.blind["prior"]
+    assert card.continuous == (11 if long else 0)
+    assert card.recordings["test"] == 2
+    assert card.recordings["continuous"] == (1 if long else 0)
+
+
+def test_where_nobody_knows_the_time_nothing_is_counted_over_it(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    reply = participant(make_rooms, tmp_path).exchange(round_number(1), TRAIN)
+    assert not [name for name in reply.scores if METRICS[name].time]
+
+
+def test_the_calibration_error_is_of_the_reliability_beside_it(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    room = participant(make_rooms, tmp_path)
+    reply = room.exchange(round_number(1), TRAIN)
+    assert reply.reliability[:, 0].sum() == len(room.room.split.test)
+    assert reply.reliability[:, 2].sum() == np.trace(reply.confusion)
+    assert reply.scores["ece"] == calibration_error(reply.reliability)
 
 
 def test_the_nearest_prototype_answers_where_it_is_wanted(

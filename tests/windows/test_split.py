@@ -359,6 +359,14 @@ def test_continuous_recordings_neither_train_nor_test(kind: SplitKind) -> None:
     assert refused_splits(**more, continuous=continuous) == {}
 
 
+def test_windows_of_a_continuous_recording_lie_end_to_end() -> None:
+    """8 windows of 10 rows at a stride of 5 begin at 0, 5 … 35: 0, 10, 20 and 30 are counted."""
+    known = laid_out({**campaign("ab"), (9, "", "long"): 8}, stride=5)
+    continuous = [label == 9 for label in known["labels"]]
+    parts = split_windows("cafe", **known, continuous=continuous, kind="recording", key=Key(0))
+    assert known["starts"][parts.continuous].tolist() == [0, 10, 20, 30]
+
+
 def test_a_room_of_continuous_recordings_only_has_nothing_to_learn_from() -> None:
     known = laid_out(campaign("a"))
     with pytest.raises(DataError, match="room 'cafe' has continuous recordings only"):

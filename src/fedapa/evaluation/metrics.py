@@ -1,32 +1,80 @@
 """Metrics of one room's test windows, and two blind predictors.
 
-Accuracy; macro F1 over the classes present in the test part; and, where classes are counts, the
-mean absolute error |argmax − y| in people, the share within one person, and the mean absolute error
-of the median of the calibrated probabilities, the least that they allow. Categories have no
-distance: those three are then absent.
+Accuracy; macro F1 over the classes present in the test part; the expected calibration error; and,
+where classes are counts, the mean absolute error |argmax − y| in people, the share within one
+person, and the mean absolute error of the median of the calibrated probabilities, the least that
+they allow. Categories have no distance: those three are then absent.
+
+Counts are also scored over time: the evidence of windows that lie end to end in a recording is
+added, ``add_evidence``, until so many seconds are seen. What no recording is long enough for is
+absent.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.answers import median_class
+from fedapa.answers import add_evidence, median_class
 from fedapa.windows.labels import Label
 
 __all__ = [
     "METRICS",
+    "ONE_WINDOW",
+    "OVER_TIME",
+    "Metric",
     "blind_scores",
     "class_shares",
     "confusion",
     "counts_people",
     "median_error",
     "score",
+    "score_over_time",
 ]
 
-METRICS = ("accuracy", "macro_f1", "mae", "within_one", "mae_median")
-"""In the order in which tables show them; all but the first two only for counts."""
 
+@dataclass(frozen=True)
+class Metric:
+    """What tables call a metric, and how it is read."""
+
+    heading: str
+    short: str
+    """The same where many stand side by side."""
+    in_people: bool = False
+    """Its unit; otherwise it is a share, shown in percent."""
+    less_is_better: bool = False
+    time: str = ""
+    """Where evidence is added over time, after how long: a key of ``OVER_TIME``."""
+
+
+ONE_WINDOW = "one_window"
+OVER_TIME = {ONE_WINDOW: 0, "10s": 10, "30s": 30, "60s": 60}
+"""Seconds of evidence that are added, by the end of a metric's name; one window adds none."""
+
+_ACCURACY = Metric("Accuracy (%)", "Acc. (%)")
+_MAE = Metric("MAE (people)", "MAE", in_people=True, less_is_better=True)
+_MOST_PROBABLE = replace(_MAE, heading="MAE of the most probable", short="MAE, most probable")
+METRICS = {
+    "accuracy": _ACCURACY,
+    "macro_f1": Metric("Macro F1 (%)", "F1 (%)"),
+    "mae_median": _MAE,
+    "mae": _MOST_PROBABLE,
+    "within_one": Metric("Within ±1 (%)", "±1 (%)"),
+    "ece": Metric("Calibration error (%)", "ECE (%)", less_is_better=True),
+    **{
+        f"{kind}_{time}": replace(metric, time=time)
+        for kind, metric in (
+            ("accuracy", _ACCURACY),
+            ("mae", _MAE),
+            ("mae_most_probable", _MOST_PROBABLE),
+        )
+        for time in OVER_TIME
+    },
+}
+"""By name, in the order in which tables show them; all but accuracy, F1 and ECE only for counts."""
+
+_Index = npt.NDArray[np.int64]
 _Matrix = npt.NDArray[np.float64]
 
 
@@ -76,23 +124,72 @@ def median_error(
     return float(np.abs(people[answers] - people[truth]).mean())
 
 
+def score_over_time(
+    probabilities: _Matrix, truth: _Index, blocks: Mapping[str, _Index], classes: Sequence[Label]
+) -> dict[str, float]:
+    """Accuracy and errors of what windows say together, for counts.
+
+    Args:
+        probabilities: [n, C], calibrated.
+        truth: [n] classes.
+        blocks: by the end of a metric's name, [blocks, windows] whose evidence is added.
+        classes: what the indices mean.
+    """
+    made: dict[str, float] = {}
+    for time, places in blocks.items():
+        together = add_evidence(probabilities[places])  # (blocks, C)
+        asked = truth[places[:, 0]]  # a recording has one label
+        reached = score(confusion(asked, together.argmax(axis=1), len(classes)), classes)
+        made |= _after(time, reached, median_error(together, asked, classes))
+    return made
+
+
+def _after(time: str, reached: Mapping[str, float], median: float) -> dict[str, float]:
+    return {
+        f"accuracy_{time}": reached["accuracy"],
+        f"mae_{time}": median,
+        f"mae_most_probable_{time}": reached["mae"],
+    }
+
+
 def blind_scores(
-    train: npt.NDArray[np.int64], test: npt.NDArray[np.int64], classes: Sequence[Label]
+    train: _Index,
+    test: _Index,
+    classes: Sequence[Label],
+    *,
+    over_time: Mapping[str, _Index] | None = None,
 ) -> dict[str, dict[str, float]]:
     """What predictors reach that never look at a window.
 
     ``constant`` always says the most frequent class of train (the smallest of equals);
     ``prior`` draws from the class frequencies of train: its expected confusion matrix is scored.
+
+    Args:
+        train: [n] classes.
+        test: [m] classes.
+        classes: what the indices mean.
+        over_time: by the end of a metric's name, [blocks] the classes of what is counted over time;
+            who sees no window says the same after any time.
     """
-    number = len(classes)
-    seen = np.bincount(train, minlength=number).astype(np.float64)
-    asked = np.bincount(test, minlength=number).astype(np.float64)
-    always = np.zeros(number)
+    asked = {"": test, **(over_time or {})}
+    seen = np.bincount(train, minlength=len(classes)).astype(np.float64)
+    always = np.zeros(len(classes))
     always[int(seen.argmax())] = 1.0
-    made = {}
-    for name, shares in (("constant", always), ("prior", seen / seen.sum())):
-        made[name] = score(np.outer(asked, shares), classes)
-        if counts_people(classes):
-            same = np.broadcast_to(shares, (len(test), number))
-            made[name]["mae_median"] = median_error(same, test, classes)
-    return made
+    shares = {"constant": always, "prior": seen / seen.sum()}
+    return {
+        name: {
+            metric: value
+            for time, truth in asked.items()
+            for metric, value in _blind(time, mine, truth, classes).items()
+        }
+        for name, mine in shares.items()
+    }
+
+
+def _blind(time: str, shares: _Matrix, truth: _Index, classes: Sequence[Label]) -> dict[str, float]:
+    real = np.bincount(truth, minlength=len(classes)).astype(np.float64)
+    reached = score(np.outer(real, shares), classes)
+    if not counts_people(classes):
+        return reached
+    median = median_error(np.broadcast_to(shares, (len(truth), len(shares))), truth, classes)
+    return _after(time, reached, median) if time else {**reached, "mae_median": median}

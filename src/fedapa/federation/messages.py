@@ -27,6 +27,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from fedapa.algorithms.algorithm import Round
+from fedapa.answers import BINS, calibration_error
 from fedapa.errors import DataError, FedapaError, PayloadError
 from fedapa.evaluation.metrics import METRICS, score
 from fedapa.payload import Array, Precision, Tree, decode, encode
@@ -120,6 +121,8 @@ class Reply:
     alternative (``Algorithm.alternatives``) as "name.metric"."""
     confusion: Array
     """[C, C] by (true, predicted)."""
+    reliability: Array = field(default_factory=lambda: np.zeros((0, 3)))
+    """[bins, 3] how sure and how right it was, see ``answers.reliability``; no bins, not told."""
     upload: bytes | None = None
     report: Mapping[str, float] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -153,7 +156,7 @@ def _check_score(word: str, value: float) -> None:
             f"scores.{word} is unknown; expected {', '.join(METRICS)}, of an alternative as "
             "name.metric"
         )
-    in_people = metric.startswith("mae")
+    in_people = METRICS[metric].in_people
     if value < 0 or (value > 1 and not in_people):
         expected = "0 or more" if in_people else "0 to 1"
         raise PayloadError(f"scores.{word} is {value}; expected {expected}")
@@ -177,6 +180,8 @@ def check_reply(reply: Reply, card: RoomCard) -> None:
         raise PayloadError(
             f"{where}: has {len(reply.scores)} scores, its card has {tested} test windows"
         )
+    if len(reply.reliability):
+        _check_reliability(where, reply, tested)
     told = score(counts, card.labels or range(card.classes)) if tested else {}
     for metric in told if card.labels else ("accuracy", "macro_f1"):
         if tested and not math.isclose(told[metric], reply.scores.get(metric, -1), abs_tol=1e-9):
@@ -184,6 +189,19 @@ def check_reply(reply: Reply, card: RoomCard) -> None:
                 f"{where}: {metric} is {reply.scores.get(metric, 'missing')}, its confusion matrix "
                 f"says {told[metric]:.6g}"
             )
+
+
+def _check_reliability(where: str, reply: Reply, tested: int) -> None:
+    table = np.asarray(reply.reliability, np.float64)
+    number, (confidence, right) = table[:, 0], table[:, 1:].T
+    possible = np.isfinite(table).all() and (table >= 0).all() and (right <= number).all()
+    if not possible or (confidence > number + 1e-6).any() or number.sum() != tested:
+        raise PayloadError(
+            f"{where}: its reliability cannot be that of {tested} test windows: {table.tolist()}"
+        )
+    told, error = reply.scores.get("ece"), calibration_error(table)
+    if told is not None and not math.isclose(told, error, abs_tol=1e-9):
+        raise PayloadError(f"{where}: ece is {told}, its reliability says {error:.6g}")
 
 
 # ---- server → room -------------------------------------------------------------------------------
@@ -257,7 +275,11 @@ def card_of(tree: Tree, source: str = "card") -> RoomCard:
 def encode_reply(reply: Reply) -> bytes:
     """A reply as a frame."""
     numbers = {name: dict(getattr(reply, name)) for name in ("scores", "report", "seconds")}
-    arrays = {"confusion": reply.confusion, "upload": _as_array(reply.upload)}
+    arrays = {
+        "confusion": reply.confusion,
+        "reliability": reply.reliability,
+        "upload": _as_array(reply.upload),
+    }
     return _encode("reply", {"round": reply.round, "note": reply.note, **numbers, **arrays})
 
 
@@ -269,6 +291,13 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
         raise PayloadError(f"{source}: does not say which round it answers")
     if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "iu":
         raise PayloadError(f"{source}: its confusion matrix is no table of counts")
+    table = tree.get("reliability")
+    if (
+        not isinstance(table, np.ndarray)
+        or table.dtype != np.float64
+        or table.shape not in ((0, 3), (BINS, 3))
+    ):
+        raise PayloadError(f"{source}: its reliability is no table of {BINS} × 3 numbers")
     if not isinstance(note, str) or len(note) > _LONGEST_NOTE:
         raise PayloadError(f"{source}: its note is no text of at most {_LONGEST_NOTE} letters")
     try:
@@ -276,6 +305,7 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
             round=number,
             scores=_numbers(tree, "scores", source),
             confusion=matrix,
+            reliability=table,
             upload=_as_bytes(tree, "upload", source),
             report=_numbers(tree, "report", source),
             seconds=_numbers(tree, "seconds", source),

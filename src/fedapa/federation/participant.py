@@ -26,14 +26,17 @@ from fedapa.algorithms.algorithm import (
     Round,
     planned_rounds,
 )
-from fedapa.answers import fit_temperature, probabilities_of
+from fedapa.answers import calibration_error, fit_temperature, probabilities_of, reliability
 from fedapa.errors import PayloadError, PlanError, RunError
 from fedapa.evaluation.metrics import (
+    ONE_WINDOW,
+    OVER_TIME,
     blind_scores,
     confusion,
     counts_people,
     median_error,
     score,
+    score_over_time,
 )
 from fedapa.federation.messages import (
     Reply,
@@ -50,6 +53,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.model_file import save_model
 from fedapa.rooms.room import Room
+from fedapa.windows.split import Part
 
 __all__ = ["Participant", "introduce"]
 
@@ -107,9 +111,9 @@ class Participant:
             payload = decode(request.download, f"download of room '{self.room.name}'")
             state = self.algorithm.receive(self.room, state, payload, round)
         began = time.perf_counter()
-        matrix, scores = self._judge(self._deployed(state, round))
+        matrix, table, scores = self._judge(self._deployed(state, round))
         for name, counter in self.algorithm.alternatives(self.room, state, round).items():
-            _, further = self._judge(counter)
+            _, _, further = self._judge(counter)
             scores |= {f"{name}.{metric}": value for metric, value in further.items()}
         scored = time.perf_counter()
         upload: Payload | None = None
@@ -122,6 +126,7 @@ class Participant:
                 round=round.number,
                 scores=scores,
                 confusion=matrix,
+                reliability=table,
                 upload=None if upload is None else encode(upload, request.precision),
                 report=report,
                 seconds=seconds,
@@ -145,18 +150,28 @@ class Participant:
             )
         return nearest_prototype(counter, *self.algorithm.anchors(self.room, state, counter))
 
-    def _judge(self, counter: Counter) -> tuple[npt.NDArray[np.int64], dict[str, float]]:
-        """Its confusion matrix [C, C] and its scores; a room without test windows has none."""
+    def _judge(self, counter: Counter) -> tuple[Array, Array, dict[str, float]]:
+        """Its confusion matrix [C, C], its reliability [bins, 3] and its scores.
+
+        A room without test windows has no scores.
+        """
         classes = self.room.classes
         scores, truth = self.room.scores(counter)
         matrix = confusion(truth, scores.argmax(axis=1), len(classes))
+        temperature = self._temperature(counter) if len(truth) else 1.0
+        probabilities = probabilities_of(scores, temperature)
+        table = reliability(probabilities, truth)
         if not len(truth):
-            return matrix, {}
-        metrics = score(matrix, classes)
+            return matrix, table, {}
+        metrics = {**score(matrix, classes), "ece": calibration_error(table)}
         if counts_people(classes):
-            probabilities = probabilities_of(scores, self._temperature(counter))
             metrics["mae_median"] = median_error(probabilities, truth, classes)
-        return matrix, metrics
+            part, blocks = _blocks(self.room)
+            if blocks and part != "test":
+                scores, truth = self.room.scores(counter, part)
+                probabilities = probabilities_of(scores, temperature)
+            metrics |= score_over_time(probabilities, truth, blocks, classes)
+        return matrix, table, metrics
 
     def _temperature(self, counter: Counter) -> float:
         """What makes its probabilities true, by the room's validation windows."""
@@ -240,8 +255,37 @@ class _States:
 def introduce(room: Room) -> RoomCard:
     """The room's card with what only it can tell: a fingerprint of its data, and blind scores."""
     train, test = room.labels[room.split.train], room.labels[room.split.test]
-    blind = blind_scores(train, test, room.classes) if len(test) else {}
+    blind: Mapping[str, Mapping[str, float]] = {}
+    if len(test):
+        part, blocks = _blocks(room)
+        truth = room.labels[getattr(room.split, part)]
+        over_time = {time: truth[places[:, 0]] for time, places in blocks.items()}
+        blind = blind_scores(train, test, room.classes, over_time=over_time)
     return replace(room.card, fingerprint=_fingerprint(room), blind=blind)
+
+
+def _blocks(room: Room) -> tuple[Part, dict[str, npt.NDArray[np.int64]]]:
+    """What a room counts over time: a part, and by time the blocks [blocks, windows] in it.
+
+    Continuous recordings where there are any, else test recordings. After 10 s only windows that
+    are complete by then are added, so with windows of 4 s two of them. A time that no recording
+    reaches is not there. One window is each of those that the shortest time is made of.
+    """
+    part: Part = "continuous" if len(room.split.continuous) else "test"
+    seconds = room.recipe.window_seconds
+    if room.origins is None or seconds is None or not counts_people(room.classes):
+        return part, {}
+    index = getattr(room.split, part)
+    found = {
+        time: room.origins.blocks(index, int(after / seconds + 1e-9))
+        for time, after in OVER_TIME.items()
+        if time != ONE_WINDOW
+    }
+    blocks = {time: places for time, places in found.items() if len(places)}
+    if not blocks:
+        return part, {}
+    single = next(iter(blocks.values())).reshape(-1, 1)  # (windows, 1)
+    return part, {ONE_WINDOW: single, **blocks}
 
 
 def _fingerprint(room: Room) -> str:

@@ -35,10 +35,11 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import DataCard, RoomCard
 from fedapa.rooms.room import Room
 from fedapa.rooms.skew import deal
-from fedapa.stores.materialise import Origins, RoomWindows, materialise, survey
+from fedapa.stores.materialise import Surveyed, RoomWindows, materialise, survey
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, class_indices, sorted_labels
+from fedapa.windows.origins import Origins
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import (
     STRICTEST_FIRST,
@@ -75,7 +76,7 @@ GIVEN_ROOMS = "rooms given in Python"
 
 def survey_rooms(
     plan: Plan, show: Show = unseen, *, workers: int | None = 0
-) -> tuple[Origins, ...]:
+) -> tuple[Surveyed, ...]:
     """What there is to agree on: where the windows come from and, where it is said, their view.
 
     Only where the rooms choose the view does this differ from ``cut_windows``.
@@ -126,7 +127,7 @@ def _asked(plan: Plan, store: Path, view: str | None = None) -> tuple[Recipe, tu
         return plan.data.recipe(opened.window, view), plan.data.rooms_of(opened)
 
 
-def split_own(plan: Plan, windows: Origins, kind: SplitKind) -> Split:
+def split_own(plan: Plan, windows: Surveyed, kind: SplitKind) -> Split:
     """Which of a room's windows train, validate and test."""
     split = split_windows(
         windows.room,
@@ -153,7 +154,7 @@ def split_own(plan: Plan, windows: Origins, kind: SplitKind) -> Split:
     )
 
 
-def tell_data(plan: Plan, origins: Origins) -> DataCard:
+def tell_data(plan: Plan, origins: Surveyed) -> DataCard:
     """What the server must know of a room's windows before classes, view and nets are agreed on."""
     refused = {} if plan.data.split != "auto" else _refused_splits(origins)
     kinds = STRICTEST_FIRST if plan.data.split == "auto" else (plan.data.split,)
@@ -185,7 +186,7 @@ def tell_data(plan: Plan, origins: Origins) -> DataCard:
     return replace(card, window_shape=origins.shapes[best], view_scores=scores)
 
 
-def _fitting_views(plan: Plan, origins: Origins) -> list[str]:
+def _fitting_views(plan: Plan, origins: Surveyed) -> list[str]:
     """The views that a room can have and that fit the plan's nets, the simplest first."""
     chosen = plan.model.architecture
     nets = list(chosen.values()) if isinstance(chosen, dict) else [chosen]
@@ -211,11 +212,11 @@ def _net_names(nets: Sequence[str]) -> str:
     return " and ".join(f"'{net}'" for net in dict.fromkeys(nets))
 
 
-def _links_of(origins: Origins) -> int:
+def _links_of(origins: Surveyed) -> int:
     return origins.sources[0].shape[2] if origins.recipe.links == "all" else 1
 
 
-def _refused_splits(windows: Origins) -> dict[SplitKind, str]:
+def _refused_splits(windows: Surveyed) -> dict[SplitKind, str]:
     return refused_splits(
         windows.labels,
         windows.recordings,
@@ -255,6 +256,7 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
         device=plan.device,
         synthetic=windows.synthetic,
         view_why=agreed.view_why,
+        origins=Origins.of(windows.recordings, windows.starts, windows.spans),
     ).with_digest(windows.digest)
 
 
@@ -449,6 +451,8 @@ def describe(cards: Sequence[RoomCard], plan: Plan) -> dict[str, Any]:
                 "architecture": card.architecture,
                 "synthetic": card.synthetic,
                 **card.parts,
+                "continuous": card.continuous,
+                "recordings": dict(card.recordings),
                 "fingerprint": card.fingerprint,
             }
             for card in cards

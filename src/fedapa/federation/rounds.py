@@ -73,6 +73,8 @@ class Step:
     """Every room that has been in the run so far, also those that left, by name."""
     confusion: Mapping[str, Any]
     """room → [C, C] of the score in this exchange."""
+    reliability: Mapping[str, Any]
+    """room → [bins, 3] of the same windows."""
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
@@ -201,6 +203,7 @@ def run(
             record=record,
             cards=cards,
             confusion={room: reply.confusion for room, reply in replies.items()},
+            reliability={room: reply.reliability for room, reply in replies.items()},
             seconds={room: reply.seconds for room, reply in replies.items()},
         )
 

@@ -364,6 +364,9 @@ def _finish(folder: Path, step: rounds.Step, records: Sequence[Mapping[str, Any]
     summary["confusion"] = {
         room: matrix.tolist() for room, matrix in sorted(step.confusion.items())
     }
+    summary["reliability"] = {
+        room: table.tolist() for room, table in sorted(step.reliability.items())
+    }
     summary["synthetic"] = any(card.synthetic for card in cards.values())
     summary["data"] = data_kind(summary["synthetic"])
     write_text(folder / "summary.json", dump(summary))

@@ -42,6 +42,8 @@ class _RoomData(_File):
     train: int
     validation: int
     test: int
+    continuous: int = 0
+    recordings: dict[str, int] = {}
     fingerprint: str
 
 
@@ -78,6 +80,7 @@ class _Summary(_File):
     windows: dict[str, dict[str, int]]
     bytes: dict[str, float]
     confusion: dict[str, list[list[int]]]
+    reliability: dict[str, list[list[float]]] = {}
     notes: list[str] = []
     without_model: list[str] = []
     synthetic: bool
@@ -205,6 +208,11 @@ def check_together(
                 _check_square("server.weights", weights, len(members))
     with explaining(folder / "summary.json"):
         _check_rooms(summary["confusion"], rooms)
+        told = summary.get("reliability", {})
+        _check_rooms(told, rooms)
+        for room, table in told.items():
+            if any(len(row) != 3 for row in table):
+                raise ValueError(f"reliability.{room} has not three columns")
         for room, matrix in summary["confusion"].items():
             _check_square(f"confusion.{room}", matrix, classes)
 

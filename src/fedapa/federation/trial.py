@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fedapa.files import cache_folder, write_text
 from fedapa.learning.linear import fit_linear
-from fedapa.stores.materialise import Origins, seen_as
+from fedapa.stores.materialise import Surveyed, seen_as
 from fedapa.windows.labels import class_indices, sorted_labels
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.split import Split, SplitKind, lying_apart
@@ -33,7 +33,7 @@ _Floats = npt.NDArray[np.float32]
 
 
 def try_views(
-    store: Path, origins: Origins, splits: Mapping[SplitKind, Split], views: Sequence[str]
+    store: Path, origins: Surveyed, splits: Mapping[SplitKind, Split], views: Sequence[str]
 ) -> dict[SplitKind, dict[str, float]]:
     """The share of validation windows that a linear model gets right, by split and by view.
 
@@ -102,7 +102,7 @@ def _share_right(
 
 
 def _name(
-    store: Path, origins: Origins, splits: Mapping[SplitKind, Split], views: Sequence[str]
+    store: Path, origins: Surveyed, splits: Mapping[SplitKind, Split], views: Sequence[str]
 ) -> str:
     """What decides the scores: the store, how windows are cut, and who of them is where."""
     status = store.resolve().stat()

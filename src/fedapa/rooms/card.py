@@ -105,6 +105,10 @@ class RoomCard:
     """Whether it trains on everybody's windows; a control, see rooms/pool.py."""
     parts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(sorted(_PARTS), 0))
     """Windows in each part of its own split: train, validation, test."""
+    recordings: Mapping[str, int] = field(default_factory=dict)
+    """Recordings in each of them and among the continuous ones; nothing where it does not know."""
+    continuous: int = 0
+    """Windows of continuous recordings."""
     split: str = "given"
     """How they were split."""
     split_why: str = ""
@@ -124,7 +128,7 @@ class RoomCard:
     def __post_init__(self) -> None:
         """Refuse what no room has."""
         where = f"card of room '{check_name(self.name, 'room')}'"
-        for told in ("windows", "validation", "flops"):
+        for told in ("windows", "validation", "flops", "continuous"):
             if getattr(self, told) < 0:
                 raise DataError(f"{where}: {told} is {getattr(self, told)}; expected 0 or more")
             if getattr(self, told) > _MOST:
@@ -148,6 +152,7 @@ class RoomCard:
         if self.window_shape:
             _check_window_shape(where, self.window_shape)
         _check_parts(where, self.parts)
+        _check_recordings(where, self.recordings, {**self.parts, "continuous": self.continuous})
         for told in ("split_why", "windows_are", "view_why"):
             _check_length(where, told, getattr(self, told), _LONGEST_WHY)
         for predictor, metrics in self.blind.items():
@@ -178,4 +183,17 @@ def _check_parts(where: str, parts: Mapping[str, int]) -> None:
         raise DataError(
             f"{where}: parts are {dict(parts)}; expected the number of train, validation and test "
             "windows"
+        )
+
+
+def _check_recordings(
+    where: str, recordings: Mapping[str, int], windows: Mapping[str, int]
+) -> None:
+    if not recordings:
+        return
+    known = set(recordings) == set(windows)
+    if not known or any(not 0 <= recordings[part] <= windows[part] for part in windows):
+        raise DataError(
+            f"{where}: recordings are {dict(recordings)} for windows {dict(windows)}; expected for "
+            "each part at most as many as it has windows"
         )

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from fedapa.rooms.card import RoomCard
 from fedapa.stores.arrays import array_digest
 from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.normalise import Normaliser
+from fedapa.windows.origins import Origins
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Part, Split, SplitKind, split_windows
 
@@ -56,6 +57,8 @@ class Room:
     synthetic: bool = False
     view_why: str = ""
     """Why its windows are seen as they are, in words; nothing where nobody said."""
+    origins: Origins | None = None
+    """Which windows follow each other; None where nobody said."""
 
     @classmethod
     def of(
@@ -91,11 +94,12 @@ class Room:
         known = tuple(_plain(classes)) if classes is not None else sorted_labels(plain)
         origins = list(recordings) if recordings is not None else [str(label) for label in plain]
         index = class_indices(name, plain, known)
+        starts = np.arange(len(plain))
         parts = split_windows(
             name,
             plain,
             origins,
-            np.arange(len(plain)),
+            starts,
             spans=1,
             kind=split,
             key=Key(seed) / "split" / name,
@@ -111,6 +115,7 @@ class Room:
             architecture=architecture,
             width=width,
             key=Key(seed),
+            origins=Origins.of(origins, starts, spans=1),
         )
 
     @property
@@ -151,6 +156,8 @@ class Room:
             validation=len(self.split.validation),
             flops=flops(model, self.windows.shape[1:]),
             parts=self.split.sizes,
+            recordings=self._recordings(),
+            continuous=len(self.split.continuous),
             split=self.split.kind,
             split_why=self.split.why,
             window_shape=tuple(self.windows.shape[1:]),
@@ -158,6 +165,12 @@ class Room:
             view_why=self.view_why,
             synthetic=self.synthetic,
         )
+
+    def _recordings(self) -> dict[str, int]:
+        """Recordings in each part; nothing where nobody said which windows are of one."""
+        if self.origins is None:
+            return {}
+        return {part: self.origins.number(getattr(self.split, part)) for part in get_args(Part)}
 
     def build(self) -> Model:
         """This room's net with its initial weights, on its device."""

@@ -40,7 +40,7 @@ from fedapa.windows.stream import (
 )
 from fedapa.windows.views import VIEWS, find_view
 
-__all__ = ["Origins", "RoomWindows", "materialise", "recording_windows", "seen_as", "survey"]
+__all__ = ["Surveyed", "RoomWindows", "materialise", "recording_windows", "seen_as", "survey"]
 
 _VERSION = 4  # part of the cache key: raise it when the same recipe gives other numbers
 _NORMALISER_VERSION = 3  # raise it when the same windows give other numbers: they are kept in files
@@ -51,7 +51,7 @@ _WORTH_WORKERS = 1 << 25
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Origins:
+class Surveyed:
     """Where the windows of one room come from: all but their values."""
 
     room: str
@@ -76,7 +76,7 @@ class Origins:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RoomWindows(Origins):
+class RoomWindows(Surveyed):
     """The windows of one room: values on disk, labels and origins in memory."""
 
     path: Path
@@ -144,7 +144,7 @@ def materialise(
 
 def survey(
     path: Path, recipe: Recipe, *, rooms: Sequence[str] | None = None
-) -> tuple[Origins, ...]:
+) -> tuple[Surveyed, ...]:
     """What ``materialise`` would cut and which views those windows can have, without their values.
 
     A view that needs a signal everywhere is none for a room with a dead link or a silent
@@ -168,7 +168,7 @@ def survey(
                     f"{path}: room '{room}': every window has a dead link or a silent subcarrier; "
                     'use data.view = "amplitude"'
                 )
-            origins = Origins(**_origins(store, room, recordings, own, _about(cut, own)))
+            origins = Surveyed(**_origins(store, room, recordings, own, _about(cut, own)))
             shapes = {
                 view: shape
                 for view, shape in origins.shapes.items()
@@ -209,7 +209,7 @@ def _plainly_usable(store: Store, recording: Recording, recipe: Recipe) -> bool:
 
 
 def seen_as(
-    path: Path, origins: Origins, views: Sequence[str], chosen: Collection[int]
+    path: Path, origins: Surveyed, views: Sequence[str], chosen: Collection[int]
 ) -> Iterator[tuple[npt.NDArray[np.float32], ...]]:
     """Some of the surveyed windows of a room, in their order, each under every one of ``views``."""
     own = replace(origins.recipe, view="amplitude")
@@ -285,7 +285,7 @@ def _room_windows(store: Store, room: str, recipe: Recipe, folder: Path) -> Room
 def _origins(
     store: Store, room: str, recordings: Sequence[Recording], recipe: Recipe, about: dict[str, Any]
 ) -> dict[str, Any]:
-    """The values of ``Origins`` from what was noted when the windows were cut."""
+    """The values of ``Surveyed`` from what was noted when the windows were cut."""
     features = any(recording.is_features for recording in recordings)
     each = {name: tuple(about[name]) for name in ("labels", "recordings", "days", "continuous")}
     return {

@@ -222,6 +222,12 @@ class Recipe:
         return -(-self.window // self.decimate)
 
     @property
+    def window_seconds(self) -> float | None:
+        """How long a window is; None where nobody knows."""
+        rate = self.rate or self.packet_rate
+        return None if rate is None or self.window is None else self.window / rate
+
+    @property
     def window_rate(self) -> float | None:
         """Rows per second of a finished window; None where nobody knows."""
         rate = self.rate or self.packet_rate

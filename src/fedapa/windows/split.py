@@ -15,8 +15,8 @@ a share of every class that can afford it (``validation_of = "class"``).
 Days are held out of the room as a whole, for test and for validation: a day with some classes in
 train and others in test would be known. No day is held out that is the last of a class.
 
-Where windows overlap, train has all of them; test and validation have windows that do not overlap
-each other. Continuous recordings are for counting over time: in no part but ``continuous``.
+Where windows overlap, train has all of them; every other part has windows that do not overlap each
+other. Continuous recordings are for counting over time: in no part but ``continuous``.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -239,7 +239,7 @@ def split_windows(
         validation=windows.without_overlaps(checked),
         test=windows.without_overlaps(tested),
         kind=kind,
-        continuous=np.flatnonzero(windows.continuous),
+        continuous=windows.without_overlaps(np.flatnonzero(windows.continuous)),
     )
 
 

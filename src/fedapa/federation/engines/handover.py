@@ -19,6 +19,7 @@ from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 from fedapa.windows.normalise import Normaliser
+from fedapa.windows.origins import Origins
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Split
 
@@ -58,7 +59,7 @@ def decode_handover(frame: bytes) -> Handover:
     )
 
 
-_ARRAYS = ("windows", "labels", "split", "recipe")
+_ARRAYS = ("windows", "labels", "split", "recipe", "origins")
 """What of a room is or holds arrays; every other field is a plain fact."""
 
 
@@ -72,6 +73,9 @@ def _tree(room: Room, spare: Path) -> Tree:
         "windows": str(_file_of(room, spare)),
         "labels": room.labels,
         "split": {entry.name: getattr(room.split, entry.name) for entry in fields(Split)},
+        "origins": None
+        if room.origins is None
+        else {entry.name: getattr(room.origins, entry.name) for entry in fields(Origins)},
         "recipe": room.recipe.to_json(),
         "mean": room.normaliser.mean,
         "deviation": room.normaliser.deviation,
@@ -88,6 +92,7 @@ def _room(tree: dict[str, Any]) -> Room:
         windows=np.load(tree["windows"], mmap_mode="r"),
         labels=tree["labels"],
         split=Split(**tree["split"]),
+        origins=None if tree["origins"] is None else Origins(**tree["origins"]),
         recipe=replace(recipe, normaliser=Normaliser(tree["mean"], tree["deviation"])),
     )
     return room.with_digest(tree["digest"])
