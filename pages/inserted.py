@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import Results, Setting
-from fedapa.report.tables.comparison import differences, horizons, overall, reach
+from fedapa.report.tables.comparison import differences, horizons, over_time, overall, reach
 from fedapa.report.tables.table import Table, markdown
 
 __all__ = ["filled"]
@@ -22,6 +22,7 @@ _BLOCK = re.compile(
 )
 _KINDS: Mapping[str, Callable[[Results, Setting], Table | None]] = {
     "overall": lambda _, setting: overall(setting),
+    "over-time": lambda _, setting: over_time(setting),
     "horizons": lambda _, setting: horizons(setting),
     "differences": lambda _, setting: differences(setting),
     "reach": lambda _, setting: reach(setting),

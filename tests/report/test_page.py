@@ -12,7 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
-from matplotlib.container import BarContainer
+from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
@@ -25,6 +25,7 @@ from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.report.figures.curves import convergence, room_curves
 from fedapa.report.figures.embedding import embedding_map, embedding_of
+from fedapa.report.figures.reliability import reliability_diagrams
 from fedapa.report.figures.rooms import confusion_matrices, room_bars, weights_over_time
 from fedapa.report.figures.sweeps import sweep
 from fedapa.report.page import write_index, write_report
@@ -196,7 +197,7 @@ def test_what_lies_far_from_a_sweep_is_said_and_not_drawn() -> None:
     accuracy, people = figure.axes
     assert accuracy.get_ylim()[0] > 1
     assert accuracy.get_title(loc="left") == "below: constant, 1.0 %"
-    level = np.mean(blind.metrics(setting.rounds, "mae"))
+    level = np.mean(blind.metrics(setting.rounds, "mae_median"))
     assert people.get_title(loc="left") == f"above: constant, {level:.2f}"
 
 
@@ -216,6 +217,43 @@ def test_confusions_add_up_rooms_and_seeds(runs: Runs) -> None:
     assert share is not None
     assert np.asarray(share[0]).tolist() == [50, 50]
     assert np.ma.getmaskarray(share)[1].all() or np.isnan(np.asarray(share[1])).all()
+
+
+def test_reliability_adds_up_rooms_and_seeds(runs: Runs) -> None:
+    """One seed: 4 windows at 75 %, 3 right. Another: 4 at 79 %, 1 right. Together 77 % and half.
+
+    So far off are 27 points.
+    """
+    local = runs["model", "local", 0]
+
+    def one(confidence: float, right: int) -> Run:
+        table = np.zeros((10, 3))
+        table[7] = 4, 4 * confidence, right
+        return replace(local, summary={**local.summary, "reliability": {"r": table.tolist()}})
+
+    figure = reliability_diagrams({"Local": [one(0.75, 3), one(0.79, 1)]}, "About")
+    assert figure is not None
+    (axes,) = figure.axes
+    assert axes.get_title() == "Local: 27.0 points off"
+    (points,) = [each for each in axes.containers if isinstance(each, ErrorbarContainer)]
+    np.testing.assert_allclose(points[0].get_xydata(), [[77, 50]])
+    assert [text.get_text() for text in axes.texts] == ["8"]
+
+
+def test_runs_that_tell_no_reliability_have_no_diagram(runs: Runs) -> None:
+    """As those of before."""
+    local = runs["model", "local", 0]
+    assert local.summary["reliability"]
+    before = {key: told for key, told in local.summary.items() if key != "reliability"}
+    old = replace(local, summary=before)
+    assert reliability_diagrams({"Local": [old]}) is None
+    both = reliability_diagrams({"Old": [old], "Local": [local]})
+    assert both is not None
+    assert [axes.get_title().partition(":")[0] for axes in both.axes] == ["Local"]
+    for titles in (["One"], ["One", "Two"], ["One", "Two", "Three", "A title that is long"]):
+        figure = reliability_diagrams({title: [local] for title in titles}, "About")
+        assert figure is not None
+        check_text(figure)
 
 
 def test_classes_that_are_numbers_stand_in_their_order(runs: Runs) -> None:
@@ -329,6 +367,7 @@ def test_a_report_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> 
         "Rounds and bytes to reach an accuracy",
         "Room by room",
         "Confusion matrices",
+        "Can the probabilities be believed",
         "Who learns from whom (FedAPA)",
         "Embedding map",
         "not ours",
@@ -340,8 +379,8 @@ def test_a_report_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> 
     ):
         assert word in text, word
     assert text.count("<aside") == 1
-    # curves, bars, curves by room, confusion, weights and map of each setting
-    assert text.count("<svg") == 12
+    # curves, bars, curves by room, confusion, reliability, weights and map of each setting
+    assert text.count("<svg") == 14
     files = read(tmp_path / "one")
     assert {name for name in files if name.endswith(".png")} == {
         name.replace(".svg", ".png") for name in files if name.endswith(".svg")

@@ -68,8 +68,8 @@ def test_the_page_needs_no_network_and_no_script(runs: list[Run], tmp_path: Path
     # Names of XML vocabularies are not addresses that anything fetches.
     outside = re.findall(r'(?:src|href)="(https?:[^"]*)"', text)
     assert not outside
-    # curves, bars, curves by room, confusion matrices and FedAPA's weights
-    assert text.count("<svg") == 5
+    # curves, bars, curves by room, confusion matrices, reliability and FedAPA's weights
+    assert text.count("<svg") == 6
     assert text.count("SIMULATED data") >= 5
     assert "SIMULATED rooms" in text
     for run_ in runs:  # what made it, and its plan

@@ -26,10 +26,72 @@ def test_overall_is_mean_and_deviation_over_seeds() -> None:
     """
     table = comparison.overall(made.setting(), 20)
     rows = by_title(table)
-    assert rows["Local"] == ["60.0 ± 2.0", "55.0 ± 2.0", "0.40 ± 0.02", "80.0 ± 1.0", "0.0"]
+    maes = ["0.30 ± 0.02", "0.40 ± 0.02"]  # of the median, and of the most probable class
+    assert rows["Local"] == ["60.0 ± 2.0", "55.0 ± 2.0", *maes, "80.0 ± 1.0", "0.0"]
     assert rows["FedAvg_100 % & <co>"][-1] == "40.0"
     assert rows["Pooled"][-1] == "–"
     assert table.headings[1:4] == ["Accuracy (%)", "Macro F1 (%)", "MAE (people)"]
+    assert table.headings[4] == "MAE of the most probable"
+
+
+def test_both_errors_stand_in_every_table_that_has_one() -> None:
+    results = made.results()
+    tables = [
+        comparison.overall(made.setting(), 20),
+        comparison.in_paper_layout(results),
+        comparison.rooms(made.setting(), ["local"]),
+    ]
+    for table in tables:
+        assert table is not None
+        first = next(at for at, heading in enumerate(table.headings) if "MAE" in heading)
+        assert table.headings[first] in ("MAE (people)", "MAE")
+        assert "most probable" in table.headings[first + 1]
+
+
+def test_results_without_a_median_have_the_other_error_by_its_name() -> None:
+    """As results were before: no column is wrong, one is absent."""
+    setting = made.setting()
+    for row in setting.rows:
+        for outcome in row.outcomes:
+            for figures in outcome.at.values():
+                for values in (figures["mean"], figures["std"], *figures["rooms"].values()):
+                    del values["mae_median"]
+    for table in (comparison.overall(setting, 20), comparison.rooms(setting, ["local"])):
+        errors = [heading for heading in table.headings if "MAE" in heading]
+        assert errors
+        assert all("most probable" in heading for heading in errors)
+    assert comparison.over_time(setting) is None
+
+
+def test_counting_over_time_has_a_column_for_every_time_that_was_reached() -> None:
+    """Local at 20 rounds: MAE 0.30 after one window, 0.15 after 30 s; nothing after 10 or 60 s."""
+    assert comparison.over_time(made.setting()) is None
+    table = comparison.over_time(made.with_time(made.setting()))
+    assert table is not None
+    assert table.headings == ["Method", "one window", "30 s"]
+    assert list(table.spans) == [("", 1), ("MAE (people)", 2)]
+    rows = by_title(table)
+    assert rows["Local"] == ["0.30 ± 0.02", "0.15 ± 0.01"]
+    assert "Always the commonest class" in rows
+    assert "Of test recordings that are long enough" in table.note
+
+
+def test_counting_over_time_says_which_recordings_it_is_of() -> None:
+    setting = made.with_time(made.setting())
+    rooms = {
+        name: {**about, "continuous": 30, "recordings": {"test": 4, "continuous": 2}}
+        for name, about in setting.data["rooms"].items()
+    }
+    table = comparison.over_time(replace(setting, data={**setting.data, "rooms": rooms}))
+    assert table is not None
+    assert "Of 60 windows of 4 continuous recordings" in table.note
+    assert "20 test windows of 8 recordings with seed 0" in table.note
+
+
+def test_every_table_tells_how_much_was_tested() -> None:
+    """Two rooms of 10 test windows; what is not known of recordings is not said."""
+    assert "split recording, 20 test windows with seed 0 ·" in caption(made.setting())
+    assert "split recording, 20 test windows ·" in caption(made.setting(seeds=[3]))
 
 
 def test_groups_are_apart_and_blind_rows_last() -> None:
@@ -193,8 +255,11 @@ def test_selections_are_groups_of_a_sweep() -> None:
 def test_the_paper_layout_has_both_settings_side_by_side() -> None:
     table = comparison.in_paper_layout(made.results())
     assert table is not None
-    assert list(table.spans) == [("", 1), ("Statistical data", 3), ("Model architecture", 3)]
-    assert by_title(table)["FedAPA"] == ["70.0 ± 1.0", "65.0 ± 1.0", "0.30 ± 0.01"] * 2
+    assert list(table.spans) == [("", 1), ("Statistical data", 4), ("Model architecture", 4)]
+    assert by_title(table)["FedAPA"] == 2 * [
+        *("70.0 ± 1.0", "65.0 ± 1.0"),
+        *("0.20 ± 0.01", "0.30 ± 0.01"),
+    ]
     assert comparison.in_paper_layout(made.sweep()) is None
 
 
@@ -213,7 +278,7 @@ def test_latex_escapes_what_it_would_misread() -> None:
     assert r"Accuracy (\%)" in text
     for line in text.splitlines():
         if line.endswith(r"\\"):
-            assert len(re.findall(r"(?<!\\)&", line)) == 5, line
+            assert len(re.findall(r"(?<!\\)&", line)) == 6, line
     assert not set("±−–·×¼½<>") & set(re.sub(r"\$[<>]\$", "", text))
 
 
@@ -221,8 +286,8 @@ def test_latex_has_the_spans_and_lines_of_the_paper() -> None:
     table = comparison.in_paper_layout(made.results())
     assert table is not None
     text = latex(table)
-    assert r" & \multicolumn{3}{c}{Statistical data} & \multicolumn{3}{c}{Model" in text
-    assert r"\begin{tabular}{lrrrrrr}" in text
+    assert r" & \multicolumn{4}{c}{Statistical data} & \multicolumn{4}{c}{Model" in text
+    assert r"\begin{tabular}{lrrrrrrrr}" in text
     assert text.count(r"\hline") == 3 + len(table.breaks)
     assert text.count("{") == text.count("}")
 

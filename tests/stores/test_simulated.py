@@ -103,7 +103,7 @@ def test_every_count_has_takes_on_several_days(name: str) -> None:
 
 
 def test_quick_has_enough_of_every_count_for_a_counter() -> None:
-    """24 recordings of 8 s, 6 s with many people, of every count; on two further days one of 60 s."""
+    """24 recordings of 8 s, 6 s with many people, of every count; on two days more one of 60 s."""
     quick = preset_of("quick")
     tasks = tasks_of(quick, seed=0, workers=1)
     counts = sum(len(place.counts) for place in quick.places)

@@ -35,7 +35,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import DataCard, RoomCard
 from fedapa.rooms.room import Room
 from fedapa.rooms.skew import deal
-from fedapa.stores.materialise import Surveyed, RoomWindows, materialise, survey
+from fedapa.stores.materialise import RoomWindows, Surveyed, materialise, survey
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, class_indices, sorted_labels

@@ -28,12 +28,24 @@ def source_text(source: str, *, synthetic: bool) -> str:
 def data_text(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
     """The data of some runs: its kind and name, rooms, classes, windows, split, and the seeds."""
     windows = data.get("windows") or f"windows of {shape_text(data['window_shape'])}"
-    return (
-        f"{source_text(data['source'], synthetic=data['synthetic'])} · "
-        f"{number_of(len(data['rooms']), 'room')}, {len(data['classes'])} classes, {windows} · "
-        f"split {data['split']} · "
-        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    return " · ".join(
+        [
+            source_text(data["source"], synthetic=data["synthetic"]),
+            f"{number_of(len(data['rooms']), 'room')}, {len(data['classes'])} classes, {windows}",
+            f"split {data['split']}, {_tested(data, seeds)}",
+            f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
+        ]
     )
+
+
+def _tested(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
+    """How much is tested; of the first seed, since another may split otherwise."""
+    rooms = data["rooms"].values()
+    told = number_of(sum(room["test"] for room in rooms), "test window")
+    if all(room.get("recordings") for room in rooms):
+        recordings = sum(room["recordings"]["test"] for room in rooms)
+        told += f" of {number_of(recordings, 'recording')}"
+    return told + (f" with seed {min(seeds)}" if len(seeds) > 1 else "")
 
 
 def caption(setting: Setting, horizon: int | None = None) -> str:

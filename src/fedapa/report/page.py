@@ -28,6 +28,7 @@ from fedapa.files import write_text
 from fedapa.report.captions import caption, number_of
 from fedapa.report.figures.curves import convergence, room_curves
 from fedapa.report.figures.embedding import embedding_map, embedding_of
+from fedapa.report.figures.reliability import reliability_diagrams
 from fedapa.report.figures.rooms import confusion_matrices, room_bars, weights_over_time
 from fedapa.report.figures.sweeps import sweep
 from fedapa.report.runs import Runs, results_of
@@ -62,8 +63,8 @@ _SPLITS = {
 }
 """How windows to test on were chosen, in words."""
 _OURS = re.compile(
-    r"settings\.tex|[a-z]+-(horizons|overall-\d+|differences(-mae)?|reach|rooms|room-curves|"
-    r"published|sweep|convergence|confusion|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
+    r"settings\.tex|[a-z]+-(horizons|overall-\d+|over-time|differences(-mae(-median)?)?|reach|rooms|"
+    r"room-curves|published|sweep|convergence|confusion|reliability|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
 )
 """Files that a report writes."""
 
@@ -341,7 +342,10 @@ class _Part:
         self.explain(*(_MEANINGS[name] for name in comparison.metrics_of(setting, _MEANINGS)))
         for horizon in setting.horizons:
             self.table(f"overall-{horizon}", comparison.overall(setting, horizon))
-        self.differences("accuracy", "mae")
+        if (table := comparison.over_time(setting)) is not None:
+            self.report.heading(3, "Counting over time")
+            self.table("over-time", table)
+        self.differences("accuracy", "mae_median", "mae")
         if (table := comparison.reach(setting)) is not None:
             self.report.heading(3, "Rounds and bytes to reach an accuracy")
             self.table("reach", table)
@@ -387,6 +391,10 @@ class _Part:
             self.explain("A row is the true class, a column what its windows were taken for.")
             named = {titles[name]: runs for name, runs in counted.items()}
             self.figure("confusion", confusion_matrices(named, setting.title), "Confusion matrices")
+            figure = reliability_diagrams(named, setting.title)
+            if figure is not None:
+                self.report.heading(3, "Can the probabilities be believed")
+                self.figure("reliability", figure, "Reliability diagrams")
         # Of the first seed, the reference's first.
         order = sorted(self.featured, key=lambda name: name != setting.reference)
         for name, (run, *_) in self.runs_of(order).items():

@@ -40,7 +40,7 @@ from fedapa.windows.stream import (
 )
 from fedapa.windows.views import VIEWS, find_view
 
-__all__ = ["Surveyed", "RoomWindows", "materialise", "recording_windows", "seen_as", "survey"]
+__all__ = ["RoomWindows", "Surveyed", "materialise", "recording_windows", "seen_as", "survey"]
 
 _VERSION = 4  # part of the cache key: raise it when the same recipe gives other numbers
 _NORMALISER_VERSION = 3  # raise it when the same windows give other numbers: they are kept in files

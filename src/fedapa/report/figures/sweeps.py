@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from fedapa.evaluation.metrics import METRICS
 from fedapa.evaluation.results import REFERENCE, Results, Row, Setting, spread
 from fedapa.report.captions import caption
 from fedapa.report.figures.curves import ACCURACY
 from fedapa.report.style import DASHES, PALETTE, SMALL, STRETCH, WIDTH, drawn, look
-from fedapa.report.tables.comparison import value_text
+from fedapa.report.tables.comparison import metrics_of, value_text
 
 __all__ = ["is_default", "sweep"]
 
@@ -39,8 +40,12 @@ def sweep(results: Results, setting: Setting) -> Figure:
     marks = apart if several else f", small dots are seeds{ring}"
     read = f"Mean over seeds ± one standard deviation{marks}"
     said = f"{setting.title}. {read}. {caption(setting, at)}"
-    metrics = {"accuracy": ACCURACY, "mae": "mean absolute error (people)"}
-    asked = list(metrics) if setting.counts_people else ["accuracy"]
+    metrics = {"accuracy": ACCURACY}
+    if setting.counts_people:
+        # Results of before have no median.
+        error = metrics_of(setting, ("mae_median", "mae"))[:1]
+        metrics |= dict.fromkeys(error, "mean absolute error (people)")
+    asked = list(metrics)
     height, width = 3.0 if several else 2.7, WIDTH if setting.counts_people else 4.2
     with drawn(height, said, width=width) as figure:
         grid = figure.subplots(1, len(asked), squeeze=False)[0]
@@ -89,7 +94,7 @@ def _on_a_scale(lines: dict[str, list[Row]]) -> dict[str, float]:
 
 def _figures(rows: Sequence[Row], at: int, metric: str) -> dict[str, _Floats]:
     """Row name → one figure per seed, in percent or in people, of rows that have any."""
-    scale = 1 if metric == "mae" else 100
+    scale = 1 if METRICS[metric].in_people else 100
     by_row = {row.name: row.metrics(at, metric) for row in rows}
     return {name: scale * np.asarray(values) for name, values in by_row.items() if values}
 
@@ -128,7 +133,8 @@ def _controls(axes: Axes, rows: Sequence[Row], figures: dict[str, _Floats], metr
             dash = DASHES[1 + number % (len(DASHES) - 1)]
             axes.axhline(level, color="#555555", lw=0.9, ls=dash, label=row.title)
         else:  # a line so far off would leave the points no room
-            number_text = f"{level:.2f}" if metric == "mae" else f"{level:.1f} %"
+            people = METRICS[metric].in_people
+            number_text = f"{level:.2f}" if people else f"{level:.1f} %"
             told["below" if level < low else "above"].append(f"{row.title.lower()}, {number_text}")
     texts = [f"{side}: {text}" for side, lines in told.items() for text in lines]
     axes.set_title("\n".join(texts), loc="left", fontsize=SMALL, color="#555555")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from fedapa.algorithms.local import Local
+from fedapa.evaluation.metrics import METRICS, ONE_WINDOW, OVER_TIME
 from fedapa.evaluation.record import LAST
 from fedapa.evaluation.results import (
     CONFIDENCE,
@@ -23,7 +24,7 @@ from fedapa.evaluation.results import (
     target_accuracies,
 )
 from fedapa.evaluation.results import still_gaining as rise_of
-from fedapa.report.captions import caption
+from fedapa.report.captions import caption, number_of
 from fedapa.report.tables.table import Table
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "horizons",
     "in_paper_layout",
     "metrics_of",
+    "over_time",
     "overall",
     "published_table",
     "reach",
@@ -39,22 +41,17 @@ __all__ = [
 ]
 
 _NONE = "–"
-HEADINGS = {
-    "accuracy": "Accuracy (%)",
-    "macro_f1": "Macro F1 (%)",
-    "mae": "MAE (people)",
-    "within_one": "Within ±1 (%)",
-    "mae_median": "Median's MAE",
-}
-"""Metrics as tables call them, in their order."""
-_SHORT = {"accuracy": "Acc. (%)", "macro_f1": "F1 (%)", "mae": "MAE"}
-"""The same where many stand side by side."""
+_OF_WINDOWS = tuple(name for name, metric in METRICS.items() if not metric.time)
+_SIDE_BY_SIDE = ("accuracy", "macro_f1", "mae_median", "mae")
+"""Those of a table with several settings."""
+_PUBLISHED = {"accuracy": "Accuracy (%)", "macro_f1": "Macro F1 (%)", "mae": "MAE (people)"}
+"""What the paper prints, as it calls it."""
 
 
 # ---- cells and notes ----------------------------------------------------------------------------
 
 
-def metrics_of(setting: Setting, wanted: Iterable[str] = HEADINGS) -> list[str]:
+def metrics_of(setting: Setting, wanted: Iterable[str] = _OF_WINDOWS) -> list[str]:
     """Those of some metrics that a setting's results have."""
     return [
         name
@@ -80,7 +77,8 @@ def value_text(value: float | str | None) -> str:
 
 def _number(value: float, metric: str, sign: str = "") -> str:
     """A figure as tables print it, in people or in percent; ``sign`` "+" is for differences."""
-    text = f"{value:{sign}.2f}" if metric.startswith("mae") else f"{100 * value:{sign}.1f}"
+    people = METRICS[metric].in_people
+    text = f"{value:{sign}.2f}" if people else f"{100 * value:{sign}.1f}"
     return text.replace("-", "−")
 
 
@@ -154,7 +152,7 @@ def overall(setting: Setting, horizon: int | None = None, *, parameter: str = ""
     metrics = metrics_of(setting)
     headings = ["Method", *([parameter] if parameter else [])]
     for metric in metrics:
-        headings += [HEADINGS[metric], "±"] if one_seed else [HEADINGS[metric]]
+        headings += [METRICS[metric].heading, *(["±"] if one_seed else [])]
     rows = []
     for row in shown:
         cells = [row.title, *([value_text(row.value)] if parameter else [])]
@@ -177,6 +175,52 @@ def overall(setting: Setting, horizon: int | None = None, *, parameter: str = ""
     )
 
 
+def over_time(setting: Setting) -> Table | None:
+    """Accuracy and MAE after one window and after some seconds; none where nothing is so long."""
+    at = setting.rounds
+    metrics = metrics_of(setting, [name for name, metric in METRICS.items() if metric.time])
+    kinds = list(dict.fromkeys(METRICS[metric].heading for metric in metrics))
+    if not metrics:
+        return None
+    shown = [row for row in setting.ordered if row.metrics(at, metrics[0]) is not None]
+    return Table(
+        title=f"{setting.title}, counting over time, after {setting.horizon_label(at)} rounds",
+        headings=["Method", *(_time_text(METRICS[metric].time) for metric in metrics)],
+        rows=[
+            [row.title, *(_cell(row.metrics(at, metric), metric) for metric in metrics)]
+            for row in shown
+        ],
+        note=_sentences(
+            "After so many seconds: the evidence of all windows that are complete by then, as the "
+            "mean of their log-probabilities; one window: the same windows, each alone",
+            _counted_over_time(setting),
+            caption(setting, at),
+        ),
+        breaks=_breaks(shown),
+        spans=[
+            ("", 1),
+            *((kind, sum(METRICS[metric].heading == kind for metric in metrics)) for kind in kinds),
+        ],
+    )
+
+
+def _time_text(time: str) -> str:
+    return "one window" if time == ONE_WINDOW else f"{OVER_TIME[time]} s"
+
+
+def _counted_over_time(setting: Setting) -> str:
+    """Which recordings are counted over time, as far as a run tells."""
+    rooms = setting.data["rooms"].values()
+    if not any(room.get("continuous") for room in rooms):
+        return "Of test recordings that are long enough"
+    recordings = sum(room["recordings"].get("continuous", 0) for room in rooms)
+    windows = sum(room["continuous"] for room in rooms)
+    return (
+        f"Of {windows} windows of {number_of(recordings, 'continuous recording')}, which neither "
+        "train nor validate nor test"
+    )
+
+
 def in_paper_layout(results: Results) -> Table | None:
     """The settings side by side as in the paper's tables; none where there is one setting only."""
     settings = results.settings
@@ -184,7 +228,7 @@ def in_paper_layout(results: Results) -> Table | None:
         return None
     rows = {row.name: row for setting in settings for row in setting.rows}
     order = Setting("", "", 0, [], list(rows.values()), {}).ordered
-    columns = [(one, metric) for one in settings for metric in metrics_of(one, _SHORT)]
+    columns = [(one, metric) for one in settings for metric in metrics_of(one, _SIDE_BY_SIDE)]
 
     def cell(name: str, setting: Setting, metric: str) -> str:
         row = setting.row(name)
@@ -192,14 +236,14 @@ def in_paper_layout(results: Results) -> Table | None:
 
     return Table(
         title=results.title,
-        headings=["Method", *(_SHORT[metric] for _, metric in columns)],
+        headings=["Method", *(METRICS[metric].short for _, metric in columns)],
         rows=[[row.title, *(cell(row.name, *column) for column in columns)] for row in order],
         note=_sentences(
             _over_seeds(settings[0]),
             *(f"{setting.title}: {caption(setting, setting.rounds)}" for setting in settings),
         ),
         breaks=_breaks(order),
-        spans=[("", 1), *((one.title, len(metrics_of(one, _SHORT))) for one in settings)],
+        spans=[("", 1), *((one.title, len(metrics_of(one, _SIDE_BY_SIDE))) for one in settings)],
     )
 
 
@@ -225,8 +269,8 @@ def differences(
 ) -> Table | None:
     """The reference minus each other row at each horizon, paired over seeds.
 
-    By default the setting's own reference; none where there is no row of that name. Accuracy,
-    macro_f1 and within_one are in points, mae in people (there less is better).
+    By default the setting's own reference; none where there is no row of that name. The metric is
+    in points, or in people; the title says where less is better.
     """
     mine = setting.row(reference or setting.reference)
     if mine is None:
@@ -244,11 +288,12 @@ def differences(
                 wins = None if difference is None else setting.rooms_led(mine, row, horizon)
                 cells.append(_NONE if wins is None else f"{wins[0]}/{wins[1]}")
         rows.append(cells)
-    what = (
-        f"MAE (people; below zero is better for {mine.title})"
-        if metric == "mae"
-        else f"{HEADINGS[metric].removesuffix(' (%)').lower()} (points)"
-    )
+    about = METRICS[metric]
+    name = about.heading.partition(" (")[0]
+    name = name if name.startswith("MAE") else name.lower()
+    unit = "people" if about.in_people else "points"
+    side = f"; below zero is better for {mine.title}" if about.less_is_better else ""
+    what = f"{name} ({unit}{side})"
     under = ["difference", "rooms led"] if led else ["difference"]
     return Table(
         title=f"{setting.title}, {mine.title} minus each other row: {what}",
@@ -293,13 +338,16 @@ def _reading(seeds: int, compared: int, *, led: bool) -> list[str]:
 def rooms(setting: Setting, names: Sequence[str]) -> Table:
     """Every room's accuracy (and MAE where classes are counts) under some rows, by name."""
     shown = [row for name in names if (row := setting.row(name)) is not None]
-    metrics = metrics_of(setting, ("accuracy", "mae"))
+    metrics = metrics_of(setting, ("accuracy", "mae_median", "mae"))
     at = setting.rounds
     several = len(setting.seeds) > 1
     whose = f" are those of seed {min(setting.seeds, default=0)}: another seed splits otherwise"
     return Table(
         title=f"{setting.title}, room by room after {setting.horizon_label(at)} rounds",
-        headings=["Room", "Net", "Train", "Test", *[_SHORT[name] for name in metrics] * len(shown)],
+        headings=[
+            *("Room", "Net", "Train", "Test"),
+            *(METRICS[metric].short for _ in shown for metric in metrics),
+        ],
         rows=[
             [
                 *(room, about["architecture"], str(about["train"]), str(about["test"])),
@@ -363,7 +411,7 @@ def published_table(setting: Setting, figures: Mapping[str, Mapping[str, float]]
     Accuracy and macro F1 as shares, or in percent as the paper prints them: above 1 they can be
     nothing else.
     """
-    metrics = [name for name in _SHORT if any(name in values for values in figures.values())]
+    metrics = [name for name in _PUBLISHED if any(name in values for values in figures.values())]
 
     def text(values: Mapping[str, float], metric: str) -> str:
         if metric not in values:
@@ -374,7 +422,7 @@ def published_table(setting: Setting, figures: Mapping[str, Mapping[str, float]]
     titles = {row.name: row.title for row in setting.rows}
     return Table(
         title=f"{setting.title}, as published",
-        headings=["Method", *(HEADINGS[metric] for metric in metrics)],
+        headings=["Method", *(_PUBLISHED[metric] for metric in metrics)],
         rows=[
             [titles.get(name, name), *(text(values, metric) for metric in metrics)]
             for name, values in figures.items()
