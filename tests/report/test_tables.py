@@ -323,3 +323,9 @@ def test_a_caption_does_not_claim_five_rounds_where_there_were_fewer() -> None:
     assert "after 1 round ·" in caption(few, 1)
     assert "or of all where there were fewer" in caption(few)
     assert "fewer" not in caption(made.setting())
+
+
+def test_a_table_of_many_columns_is_set_smaller() -> None:
+    narrow, wide = (Table("T", ["A"] * number, [["1"] * number]) for number in (10, 11))
+    assert "class=dense" not in html_table(narrow)
+    assert "class=dense" in html_table(wide)

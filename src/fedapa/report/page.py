@@ -391,10 +391,10 @@ class _Part:
             self.explain("A row is the true class, a column what its windows were taken for.")
             named = {titles[name]: runs for name, runs in counted.items()}
             self.figure("confusion", confusion_matrices(named, setting.title), "Confusion matrices")
-            figure = reliability_diagrams(named, setting.title)
-            if figure is not None:
-                self.report.heading(3, "Can the probabilities be believed")
-                self.figure("reliability", figure, "Reliability diagrams")
+        named = {titles[name]: runs for name, runs in self.runs_of(self.featured).items()}
+        if (figure := reliability_diagrams(named, setting.title)) is not None:
+            self.report.heading(3, "Can the probabilities be believed")
+            self.figure("reliability", figure, "Reliability diagrams")
         # Of the first seed, the reference's first.
         order = sorted(self.featured, key=lambda name: name != setting.reference)
         for name, (run, *_) in self.runs_of(order).items():

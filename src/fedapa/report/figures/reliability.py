@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from fedapa.answers import BINS, calibration_error
 from fedapa.federation.run import Run
 from fedapa.report.captions import data_text
-from fedapa.report.style import PALETTE, SMALL, WIDTH, drawn
+from fedapa.report.style import SMALL, WIDTH, drawn
 
 __all__ = ["reliability_diagrams"]
 
@@ -27,7 +27,7 @@ def reliability_diagrams(runs: Mapping[str, Sequence[Run]], about: str = "") -> 
     told = {title: table for title, table in tables.items() if table[:, 0].sum() > 0}
     if not told:
         return None
-    first = next(iter(runs.values()))[0]
+    first = runs[next(iter(told))][0]
     seeds = sorted({run.plan.seed for title in told for run in runs[title]})
     said = (
         f"{about + '. ' if about else ''}Where a counter says that it is 70 % sure of its answer, "
@@ -45,9 +45,8 @@ def reliability_diagrams(runs: Mapping[str, Sequence[Run]], about: str = "") -> 
         grid = figure.subplots(deep, columns, sharex=True, sharey=True, squeeze=False)
         for axes in list(grid.flat)[len(told) :]:
             axes.set_visible(False)
-        for number, (title, table) in enumerate(told.items()):
-            axes = grid.flat[number]
-            _diagram(axes, table, PALETTE[number % len(PALETTE)])
+        for axes, (title, table) in zip(grid.flat, told.items(), strict=False):
+            _diagram(axes, table)
             axes.set_title(f"{title}: {100 * calibration_error(table):.1f} points off")
             axes.set(xlabel="how sure it is (%)", ylabel="how often it is right (%)")
             axes.label_outer()
@@ -64,7 +63,7 @@ def _pooled(runs: Sequence[Run]) -> npt.NDArray[np.float64]:
     return np.asarray(np.sum([np.zeros((BINS, 3)), *tables], axis=0), np.float64)
 
 
-def _diagram(axes: Axes, table: npt.NDArray[np.float64], colour: str) -> None:
+def _diagram(axes: Axes, table: npt.NDArray[np.float64]) -> None:
     number, confidence, right = table.T
     there = number > 0
     middles, heights = 100 * (np.arange(BINS) + 0.5) / BINS, 100 * number / number.sum()
@@ -83,7 +82,7 @@ def _diagram(axes: Axes, table: npt.NDArray[np.float64], colour: str) -> None:
         lw=1.2,
         elinewidth=0.8,
         capsize=2,
-        color=colour,
+        color="#222222",
         label="what came out",
         zorder=3,
     )

@@ -12,6 +12,8 @@ __all__ = ["Table", "html_table", "latex", "markdown", "markdown_text", "rich_ta
 
 _LETTERS = 84
 """Letters in a line of a table that fit on a page; with more they are set smaller."""
+_COLUMNS = 10
+"""Columns that fit on a page, however short their cells are."""
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -147,8 +149,9 @@ def html_table(table: Table) -> str:
         for number, row in enumerate(table.rows)
     )
     letters = sum(max(map(len, cells)) for cells in zip(*table.rows, strict=True))
+    wide = letters > _LETTERS or len(table.headings) > _COLUMNS  # each cell as wide as its column
     return (
-        f'<div class="wide"><table{" class=dense" if letters > _LETTERS else ""}>'
+        f'<div class="wide"><table{" class=dense" if wide else ""}>'
         f"<thead>{head}</thead><tbody>{rows}</tbody></table></div>"
         f'<p class="note">{html.escape(table.title)}. {html.escape(table.note.rstrip("."))}.</p>'
     )
