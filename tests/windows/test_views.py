@@ -8,7 +8,7 @@ from fedapa.errors import DataError
 from fedapa.windows.clean import Amplitudes
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.stream import Windower, window_shape
-from fedapa.windows.views import STATISTICS, VIEWS, View, find_view
+from fedapa.windows.views import STATISTICS, VIEWS, View, find_view, seen_by
 from fedapa.windows.views.spectrum import DOPPLER_EDGES, band_powers, periodogram
 
 Floats = npt.NDArray[np.float32]
@@ -95,6 +95,12 @@ def test_motion_by_hand() -> None:
     given = np.exp(np.array([[[0, 2]], [[3, 1]]])).astype(np.float32)
     expected = [[-1, 1], [1, -1]]
     np.testing.assert_allclose(find_view("motion")(given, 1.0), expected, atol=1e-6)
+
+
+def test_several_views_at_once_are_those_one_by_one() -> None:
+    given = window(64)
+    for name, made in zip(VIEWS, seen_by(list(VIEWS), given, 100.0), strict=True):
+        np.testing.assert_array_equal(made, find_view(name)(given, 100.0))
 
 
 def test_a_profile_by_hand() -> None:

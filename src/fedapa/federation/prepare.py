@@ -339,7 +339,7 @@ def _view(plan: Plan, cards: Sequence[DataCard], split: SplitKind) -> tuple[str 
         if view in alike and (voting := [card for card in cards if split in card.view_scores])
     }
     if scores:
-        best = max(scores, key=lambda view: round(scores[view], 9))  # of equals the simplest
+        best = max(scores, key=lambda view: round(scores[view], 2))  # of equals the simplest
         told = ", ".join(f"{view} {100 * score:.0f}" for view, score in scores.items())
         return best, f"a linear model gets most validation windows right with it, in %: {told}"
     if shared := [view for view in tried if view in alike]:

@@ -38,7 +38,7 @@ from fedapa.windows.stream import (
     window_shape,
     window_starts,
 )
-from fedapa.windows.views import VIEWS, find_view
+from fedapa.windows.views import VIEWS, find_view, seen_by
 
 __all__ = ["RoomWindows", "Surveyed", "materialise", "recording_windows", "seen_as", "survey"]
 
@@ -222,7 +222,7 @@ def seen_as(
                 for start, window in zip(windows.starts.tolist(), windows.values, strict=True):
                     if (recording.name, start) in wanted:
                         by_link = _by_link(window, recording, own)
-                        yield tuple(find_view(view)(by_link, rate) for view in views)
+                        yield seen_by(views, by_link, rate)
 
 
 def _by_link(

@@ -31,7 +31,7 @@ class Profile(LinkStatistics):
         """Depends on the receiver, not on its packet rate."""
         return (links * (len(STATISTICS) + (_PARTS + 2) * subcarriers),)
 
-    def __call__(self, window: Floats, rate: float) -> Floats:
+    def of(self, window: Floats, numbers: Floats) -> Floats:
         """The statistics, then the eighths one after another, the deviation, the steps."""
         rows = window.reshape(len(window), -1)  # (packets, links · subcarriers)
         first = np.arange(_PARTS) * len(rows) // _PARTS
@@ -39,4 +39,4 @@ class Profile(LinkStatistics):
         eighths = np.add.reduceat(rows, first, axis=0) / sizes  # (parts, links · subcarriers)
         steps = np.abs(np.diff(rows, axis=0)).mean(axis=0)
         strengths = np.concatenate([eighths.ravel(), rows.std(axis=0), steps])
-        return np.concatenate([super().__call__(window, rate), strengths.astype(np.float32)])
+        return np.concatenate([numbers.ravel(), strengths.astype(np.float32)])

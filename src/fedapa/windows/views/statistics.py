@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fedapa.windows.views.view import Floats, View, without_gain
 
-__all__ = ["STATISTICS", "LinkStatistics", "Statistics"]
+__all__ = ["STATISTICS", "LinkStatistics", "Statistics", "link_numbers"]
 
 _FASTEST = 125.0
 """Packets per second that are left: faster ones are averaged, nothing of a person is that fast."""
@@ -355,7 +355,11 @@ class Statistics(View):
 
     def __call__(self, window: Floats, rate: float) -> Floats:
         """The numbers of every link, averaged."""
-        return np.asarray(_numbers(window, rate).mean(axis=0), np.float32)
+        return self.of(window, link_numbers(window, rate))
+
+    def of(self, window: Floats, numbers: Floats) -> Floats:
+        """The same from ``link_numbers``, which several views begin with."""
+        return np.asarray(numbers.mean(axis=0), np.float32)
 
 
 class LinkStatistics(Statistics):
@@ -368,12 +372,12 @@ class LinkStatistics(Statistics):
         """As many times as there are links."""
         return (links * len(STATISTICS),)
 
-    def __call__(self, window: Floats, rate: float) -> Floats:
+    def of(self, window: Floats, numbers: Floats) -> Floats:
         """The numbers of the first link, then of the next."""
-        return np.asarray(_numbers(window, rate), np.float32).ravel()
+        return numbers.ravel()
 
 
-def _numbers(window: Floats, rate: float) -> Floats:
+def link_numbers(window: Floats, rate: float) -> Floats:
     """[L, numbers] of a window [packets, L, subcarriers]."""
     seen = _seen(window, rate)
     made = np.concatenate([compute(seen) for compute, _ in _NUMBERS], axis=1)
