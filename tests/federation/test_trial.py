@@ -69,7 +69,7 @@ def test_the_view_that_tells_counts_apart_is_taken_and_said(tmp_path: Path) -> N
     assert room.recipe.view == "spectrum"  # of equals the simpler
     data = describe([introduce(room)], plan)
     assert data["windows"] == "windows of 32 packets (0.32 s at 100 per second), view spectrum"
-    assert "validation windows right with it, in %: amplitude" in data["view_why"]
+    assert "unseen windows right with it, in %: amplitude" in data["view_why"]
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,28 @@ def test_test_windows_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     tell_data(plan, origins)
     (room,) = prepare_rooms(plan)
     assert not set(asked) & set(room.split.test.tolist())
-    assert set(room.split.validation.tolist()) <= set(asked)
-    train = [window for window in asked if window in set(room.split.train.tolist())]
-    assert all(origins.starts[window] % 32 == 0 for window in train)  # those that lie apart
+    learned = {*room.split.train.tolist(), *room.split.validation.tolist()}
+    assert set(asked) == {window for window in learned if origins.starts[window] % 32 == 0}
+
+
+def test_what_is_held_out_together_is_what_the_split_holds_out(tmp_path: Path) -> None:
+    """Five takes of each count on five days, four windows each; a take is in one fold."""
+    plan = plan_of(store_of(tmp_path / "rooms.h5"))
+    (origins,) = survey_rooms(plan)
+    every = np.arange(len(origins.labels))
+    by_take = trial._folds(origins, "recording", every)
+    assert {(origins.recordings[n][-1], int(by_take[n])) for n in every} == {
+        (str(take), take) for take in range(5)
+    }
+    assert trial._folds(origins, "day", every).tolist() == by_take.tolist()
+    assert trial._folds(origins, "random", every)[:8].tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
+
+
+def test_a_share_by_hand() -> None:
+    """Two classes on a line at −1 and 1; the last window of the second lies among the first."""
+    windows = np.array([[-1], [-1.1], [-0.9], [1], [1.1], [-1.05]], np.float32)
+    labels, folds = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 1, 2, 0, 1, 2])
+    assert trial._share_right(windows, labels, folds, 2) == pytest.approx(5 / 6)
 
 
 def test_scores_are_kept_and_made_again_where_they_are_damaged(

@@ -131,7 +131,26 @@ def test_the_counter_is_small_drops_in_training_only_and_cuts_extremes() -> None
     assert torch.equal(model.eval()(windows)[0], model(windows)[0])
     far = torch.full((1, 169), 4.0)
     assert torch.equal(model(far)[0], model(1000 * far)[0])
-    assert 149_000 < count_parameters(CounterNet(16, 256, features=1407)) <= 150_000
+    wide = CounterNet(16, 256, features=1407)
+    assert 149_000 < count_parameters(wide) <= 150_000
+
+
+def test_steps_of_the_counter_do_not_grow_with_its_inputs() -> None:
+    """Four times the numbers, each as large: s = ½, so a step moves the first layer a quarter."""
+
+    def moved(features: int) -> float:
+        torch.manual_seed(0)
+        encoder = CounterNet(3, 8, features=features).eval().encoder
+        until = list(encoder.children())[: 1 + list(encoder).index(encoder.first)]
+        windows = torch.ones(1, features)
+        before = torch.nn.Sequential(*until)(windows)
+        before.sum().backward()
+        with torch.no_grad():
+            encoder.first.weight -= 0.1 * encoder.first.weight.grad
+            return float((torch.nn.Sequential(*until)(windows) - before).mean())
+
+    assert moved(4 * 169) == pytest.approx(moved(169), rel=1e-4)  # −0.1 · 169
+    assert moved(169) == pytest.approx(-16.9, rel=1e-4)
 
 
 def test_equal_keys_give_equal_weights_and_others_not() -> None:

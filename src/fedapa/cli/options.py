@@ -64,7 +64,7 @@ ViewName = Annotated[
         "--view",
         help="What a window becomes before the net: amplitude, level, motion, spectrum, "
         "statistics, 'statistics by link', profile; or auto (the default but in the paper's "
-        "presets): what a linear model does best with on validation windows.",
+        "presets): what a linear model does best with, test windows not seen.",
     ),
 ]
 Rounds = Annotated[

@@ -90,8 +90,7 @@ class DataPlan(_Section):
         "statistics by link",
         "profile",
     ] = "auto"
-    """What a window becomes before the net; auto is what a linear model does best with on
-    validation windows."""
+    """What a window becomes before the net; auto is what a linear model does best with."""
     bad_windows: Literal["refuse", "drop"] = "refuse"
     """Windows with NaN, infinity or no change at all."""
     partition: Partition = "rooms"

@@ -341,7 +341,7 @@ def _view(plan: Plan, cards: Sequence[DataCard], split: SplitKind) -> tuple[str 
     if scores:
         best = max(scores, key=lambda view: round(scores[view], 2))  # of equals the simplest
         told = ", ".join(f"{view} {100 * score:.0f}" for view, score in scores.items())
-        return best, f"a linear model gets most validation windows right with it, in %: {told}"
+        return best, f"a linear model gets most unseen windows right with it, in %: {told}"
     if shared := [view for view in tried if view in alike]:
         return shared[0], "the simplest: there are no validation windows to choose by"
     told = "; ".join(f"room '{card.name}': {', '.join(sorted(_tried(card)))}" for card in cards)

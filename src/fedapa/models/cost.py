@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from fedapa.models.model import Model
+from fedapa.models.model import Model, Scale
 
 __all__ = ["Layer", "count_parameters", "flops", "layers"]
 
@@ -70,7 +70,7 @@ def _outline(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
 
     torch would know as well, but loads its compiler to say so: a second of every start.
     """
-    if isinstance(module, nn.BatchNorm2d | nn.Dropout | nn.Hardtanh | nn.ReLU):
+    if isinstance(module, nn.BatchNorm2d | nn.Dropout | nn.Hardtanh | nn.ReLU | Scale):
         return lambda given: given
     if isinstance(module, nn.Linear):
         return lambda given: given.new_empty((*given.shape[:-1], module.out_features))
@@ -120,7 +120,7 @@ def _module_flops(module: nn.Module, given: Tensor, made: Tensor) -> int:
         return made.numel() * 2 * module.in_features
     if isinstance(module, nn.BatchNorm2d):
         return 2 * made.numel()
-    if isinstance(module, nn.ReLU):
+    if isinstance(module, nn.ReLU | Scale):
         return made.numel()
     if isinstance(module, nn.AdaptiveAvgPool2d):
         return given.numel()

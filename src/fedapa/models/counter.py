@@ -5,11 +5,13 @@ stranger's window then cannot be further off than anything seen. docs/counting.m
 it was chosen from.
 """
 
+import math
 from collections import OrderedDict
 
+import torch
 from torch import nn
 
-from fedapa.models.model import Model
+from fedapa.models.model import Model, Scale
 
 __all__ = ["CounterNet"]
 
@@ -17,6 +19,8 @@ _HIDDEN = 128
 _MOST = 150_000
 """Parameters: what a Raspberry Pi counts with in passing."""
 _FEWEST = 16
+_USUAL = 169
+"""Numbers with which learning rates were chosen."""
 _FARTHEST = 4.0
 _DROPPED_NUMBERS, _DROPPED = 0.1, 0.5
 
@@ -25,7 +29,9 @@ class CounterNet(Model):
     """Numbers [B, F], cut at ±4 → 128 → ReLU → width → ReLU, then the classifier.
 
     Where F is large the first layer has fewer than 128, so that there are 150,000 parameters at
-    most.
+    most. A step of SGD changes what that layer makes by the learning rate times |x|², which grows
+    with F; with s = √(169 / F) the numbers are multiplied and the initial weights divided by s:
+    the same function at first, and steps as with 169 numbers.
     """
 
     architecture = "counter"
@@ -40,11 +46,19 @@ class CounterNet(Model):
     ) -> None:
         left = _MOST - width - (width + 1) * classes
         hidden = max(_FEWEST, min(_HIDDEN, left // (features + 1 + width)))
+        first = nn.Linear(features, hidden)
+        share = math.sqrt(_USUAL / features)
+        scaled = {}
+        if features > _USUAL:
+            scaled["scale"] = Scale(share)
+            with torch.no_grad():
+                first.weight /= share
         encoder = nn.Sequential(
             OrderedDict(
                 cut=nn.Hardtanh(-_FARTHEST, _FARTHEST),
                 drop=nn.Dropout(_DROPPED_NUMBERS),
-                first=nn.Linear(features, hidden),
+                **scaled,
+                first=first,
                 first_relu=nn.ReLU(),
                 first_drop=nn.Dropout(_DROPPED),
                 second=nn.Linear(hidden, width),

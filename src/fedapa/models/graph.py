@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fedapa.errors import DataError
-from fedapa.models.model import SHORTEST, Counter, Model
+from fedapa.models.model import SHORTEST, Counter, Model, Scale
 from fedapa.models.onnx_bytes import Attribute, Graph, Node, Value
 
 __all__ = ["graph_of"]
@@ -93,14 +93,16 @@ class _Walk:
                 for name, value in (("least", module.min_val), ("most", module.max_val))
             ]
             return self.add("Clip", [at, *ends])
+        if isinstance(module, Scale):
+            return self.add("Mul", [at, self.number(f"{path} factor", module.factor)])
         if isinstance(module, nn.AdaptiveAvgPool2d) and module.output_size == 1:
             return self.add("GlobalAveragePool", [at])
         if isinstance(module, nn.Flatten):
             return self.add("Flatten", [at], axis=1)
         raise DataError(
             f"{path}: a {type(module).__name__} has no ONNX form here; build the net of Conv2d, "
-            "BatchNorm2d, Linear, ReLU, Hardtanh, Dropout, AdaptiveAvgPool2d(1) and Flatten, or "
-            "add it to models/graph.py"
+            "BatchNorm2d, Linear, ReLU, Hardtanh, Dropout, Scale, AdaptiveAvgPool2d(1) and "
+            "Flatten, or add it to models/graph.py"
         )
 
     def linear(self, module: nn.Linear, path: str, at: str, output: str | None = None) -> str:

@@ -15,6 +15,7 @@ __all__ = [
     "SHORTEST",
     "Counter",
     "Model",
+    "Scale",
     "batch_norm_arrays",
     "nearest_prototype",
     "unit",
@@ -56,6 +57,18 @@ class Counter(nn.Module, ABC):
     def predict(self, windows: Tensor) -> Tensor:
         """The most probable class [B] of each window."""
         return torch.argmax(self.scores(windows), dim=1)
+
+
+class Scale(nn.Module):
+    """Everything times one number."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, given: Tensor) -> Tensor:
+        """That many times what is given."""
+        return given * self.factor
 
 
 class Model(Counter):
