@@ -36,7 +36,7 @@ def saved(path: Path, room: Room, model: Model) -> Path:
 
 
 def room_with_net(make_rooms: MakeRooms, architecture: str, unit: bool) -> tuple[Room, Model]:
-    shape = (30,) if architecture in ("mlp", "counter") else (33, 20)
+    shape = {"mlp": (30,), "counter": (200,)}.get(architecture, (33, 20))
     room = make_rooms(((0, 1, 2), (0, 2)), architecture=architecture, shape=shape)[1]
     room = replace(room, normalise_embedding=unit)
     model = room.build().train()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from fedapa.files import cache_folder, write_text
 from fedapa.learning.linear import fit_linear
@@ -58,9 +59,10 @@ def try_views(
     }
     asked = sorted({int(window) for part in parts.values() for window in part})
     rows: dict[str, list[_Floats]] = {view: [] for view in views}
-    for window in seen_as(store, origins, views, asked):
-        for view, seen in zip(views, window, strict=True):
-            rows[view].append(_thinned(seen))
+    with threadpool_limits(1, "blas"):  # products are small: threads would wait for each other
+        for window in seen_as(store, origins, views, asked):
+            for view, seen in zip(views, window, strict=True):
+                rows[view].append(_thinned(seen))
     windows = {view: np.stack(seen) for view, seen in rows.items() if seen}
     classes = sorted_labels(set(origins.labels))
     labels = class_indices(origins.room, [origins.labels[window] for window in asked], classes)
@@ -68,10 +70,11 @@ def try_views(
     for kind, part in parts.items():
         chosen = np.searchsorted(asked, part)
         folds = _folds(origins, kind, part)
-        scores[kind] = {
-            view: _share_right(windows[view][chosen], labels[chosen], folds, len(classes))
-            for view in views
-        }
+        with threadpool_limits(1, "blas"):
+            scores[kind] = {
+                view: _share_right(windows[view][chosen], labels[chosen], folds, len(classes))
+                for view in views
+            }
     with contextlib.suppress(OSError):  # a cache that cannot be written costs time, not the run
         write_text(file, json.dumps({"scores": scores, "check": _check(scores)}))
     return scores
