@@ -24,13 +24,16 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import connection, forkserver
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, ParamSpec
+
+from fedapa.errors import RunError
 
 __all__ = [
     "Job",
@@ -42,6 +45,7 @@ __all__ = [
     "get_ready",
     "importing_once",
     "keep_memory",
+    "side_by_side",
     "start_training_worker",
     "unseen",
     "variables",
@@ -210,6 +214,38 @@ class Workers:
         """Begin work in the next process that is free."""
         folder = Path(self._results.name)
         return Job(self._pool.submit(_keep, folder, work, args, kwargs))
+
+
+def side_by_side(
+    work: Callable[..., bytes],
+    tasks: Sequence[tuple[str, ...]],
+    *,
+    workers: int,
+    stage: str,
+    show: Show,
+) -> list[bytes]:
+    """What ``work`` makes of each task, a room's, in so many processes; in the order of the tasks.
+
+    Args:
+        work: a function of a module, for text, since it crosses to another process.
+        tasks: its arguments.
+        workers: processes.
+        stage: what is done, for those who watch: "cutting windows".
+        show: told of every room.
+    """
+    made = []
+    with Workers(min(workers, len(tasks)), context=importing_once()) as processes:
+        jobs = [processes.submit(work, *task) for task in tasks]
+        try:
+            for done, job in enumerate(jobs, start=1):
+                made.append(job.result())
+                show(Progress(stage, done, len(tasks), "rooms"))
+        except BrokenProcessPool as error:
+            raise RunError(
+                f"a worker died ({stage}), perhaps for lack of memory; try again with fewer "
+                "--workers"
+            ) from error
+    return made
 
 
 def _keep(

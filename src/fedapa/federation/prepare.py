@@ -24,20 +24,27 @@ import numpy as np
 
 from fedapa.errors import DataError, PlanError, RosterError, nearest
 from fedapa.federation.engines.in_process import InProcess
-from fedapa.federation.messages import Agreement
+from fedapa.federation.messages import Agreement, decode_data_card, encode_data_card
 from fedapa.federation.plan import Plan
 from fedapa.federation.trial import try_views
 from fedapa.models.build import assign_by_size, is_for_vectors, usual_net
 from fedapa.models.cost import layers
 from fedapa.models.graph import graph_of
-from fedapa.processes import Progress, Show, available_cores, unseen
+from fedapa.processes import Progress, Show, available_cores, side_by_side, unseen
 from fedapa.randomness import Key
 from fedapa.rooms.card import DataCard, RoomCard
 from fedapa.rooms.room import Room
 from fedapa.rooms.skew import deal
-from fedapa.stores.materialise import RoomWindows, Surveyed, materialise, survey
+from fedapa.stores.materialise import (
+    WORTH_WORKERS,
+    RoomWindows,
+    Surveyed,
+    materialise,
+    survey,
+)
 from fedapa.stores.simulated import simulated_store
 from fedapa.stores.store import Store
+from fedapa.toml import parse_toml
 from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.origins import Origins
 from fedapa.windows.recipe import Recipe
@@ -479,21 +486,44 @@ def _source(plan: Plan) -> str:
 
 def prepare_rooms(plan: Plan, show: Show = unseen, *, workers: int | None = 0) -> list[Room]:
     """The plan's rooms, ready to learn."""
-    surveyed = survey_rooms(plan, show, workers=workers)
-    cards = []
-    for number, origins in enumerate(surveyed, start=1):
-        cards.append(tell_data(plan, origins))
-        if not isinstance(origins, RoomWindows):
-            show(Progress("choosing the view", number, len(surveyed), "rooms"))
-    agreed = agree(plan, cards)
-    windows = tuple(own for own in surveyed if isinstance(own, RoomWindows))
-    if len(windows) < len(surveyed):
+    if plan.data.view == "auto":
+        agreed = agree(plan, _tell_rooms(plan, show, workers=workers))
         windows = cut_windows(plan, show, view=agreed.view, workers=workers)
+    else:
+        windows = cut_windows(plan, show, workers=workers)
+        agreed = agree(plan, [tell_data(plan, own) for own in windows])
     rooms = []
     for number, own in enumerate(windows, start=1):
         rooms.append(make_room(plan, own, agreed=agreed))
         show(Progress("normalising", number, len(windows), "rooms"))
     return rooms
+
+
+def _tell_rooms(plan: Plan, show: Show, *, workers: int | None) -> list[DataCard]:
+    """The cards of a plan's rooms where they try views, side by side where that is worth while."""
+    store = store_of(plan, show, workers)
+    rooms, number = _asked(plan, store)[1], _processes(workers)
+    if number > 1 and len(rooms) > 1 and store.stat().st_size >= WORTH_WORKERS:
+        tasks = [(room, plan.toml()) for room in rooms]
+        told = side_by_side(
+            _tell_in_worker, tasks, workers=number, stage="choosing the view", show=show
+        )
+        return [decode_data_card(card) for card in told]
+    cards = []
+    for done, origins in enumerate(survey_rooms(plan, show, workers=workers), start=1):
+        cards.append(tell_data(plan, origins))
+        show(Progress("choosing the view", done, len(rooms), "rooms"))
+    return cards
+
+
+def _tell_in_worker(room: str, plan: str) -> bytes:
+    """In a worker: the card of one room."""
+    document = parse_toml(plan, "task of a worker")
+    data = {**document["data"], "only": [room]}
+    data.pop("without", None)
+    alone = Plan(**{**document, "data": data})
+    (origins,) = survey_rooms(alone)
+    return encode_data_card(tell_data(alone, origins))
 
 
 def in_process(

@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.errors import DataError, RunError
+from fedapa.errors import DataError
 from fedapa.files import cache_folder, write_bytes
-from fedapa.processes import Progress, Show, Workers, importing_once, unseen
+from fedapa.processes import Progress, Show, side_by_side, unseen
 from fedapa.stores.arrays import ArrayFile, kept_array
 from fedapa.stores.store import Recording, Store
 from fedapa.windows.clean import Amplitudes
@@ -40,13 +39,21 @@ from fedapa.windows.stream import (
 )
 from fedapa.windows.views import VIEWS, find_view, seen_by
 
-__all__ = ["RoomWindows", "Surveyed", "materialise", "recording_windows", "seen_as", "survey"]
+__all__ = [
+    "WORTH_WORKERS",
+    "RoomWindows",
+    "Surveyed",
+    "materialise",
+    "recording_windows",
+    "seen_as",
+    "survey",
+]
 
 _VERSION = 4  # part of the cache key: raise it when the same recipe gives other numbers
 _NORMALISER_VERSION = 3  # raise it when the same windows give other numbers: they are kept in files
 _BYTES = 1 << 23
 """Of packets read from a store at a time."""
-_WORTH_WORKERS = 1 << 25
+WORTH_WORKERS = 1 << 25
 """Bytes of packets: fewer are cut in less time than workers take to start."""
 
 
@@ -131,13 +138,15 @@ def materialise(
         folder = cache_folder() / "windows" / _cache_key(path, recipe)
         chosen = store.rooms if rooms is None else tuple(sorted(rooms))
         new = [room for room in chosen if not (folder / f"{room}.npy").exists()]
-        side_by_side = workers > 1 and len(new) > 1 and _bytes_of(store, new) >= _WORTH_WORKERS
-        if side_by_side:
-            _cut_side_by_side(path, new, recipe, folder, workers=workers, show=show)
+        several = workers > 1 and len(new) > 1 and _bytes_of(store, new) >= WORTH_WORKERS
+        if several:
+            words = (str(path), recipe.to_json(), str(folder))
+            tasks = [(room, *words) for room in new]
+            side_by_side(_cut_in_worker, tasks, workers=workers, stage="cutting windows", show=show)
         windows = []
         for done, room in enumerate(chosen, start=1):
             windows.append(_room_windows(store, room, recipe, folder))
-            if not side_by_side:
+            if not several:
                 show(Progress("cutting windows", done, len(chosen), "rooms"))
     return tuple(windows)
 
@@ -236,25 +245,6 @@ def _by_link(
 def _bytes_of(store: Store, rooms: Sequence[str]) -> int:
     """What recordings of these rooms hold, as single precision."""
     return 4 * sum(math.prod(one.shape) for room in rooms for one in store.recordings(room))
-
-
-def _cut_side_by_side(
-    path: Path, rooms: Sequence[str], recipe: Recipe, folder: Path, *, workers: int, show: Show
-) -> None:
-    """Put the windows of rooms into ``folder`` by worker processes."""
-    number = min(workers, len(rooms))
-    words = (str(path), recipe.to_json(), str(folder))
-    with Workers(number, context=importing_once()) as processes:
-        jobs = [processes.submit(_cut_in_worker, room, *words) for room in rooms]
-        try:
-            for done, job in enumerate(jobs, start=1):
-                job.result()
-                show(Progress("cutting windows", done, len(rooms), "rooms"))
-        except BrokenProcessPool as error:
-            raise RunError(
-                "a worker died while it cut windows, perhaps for lack of memory; try again with "
-                "fewer --workers"
-            ) from error
 
 
 def _cut_in_worker(room: str, path: str, recipe: str, folder: str) -> bytes:
