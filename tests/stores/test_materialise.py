@@ -67,7 +67,7 @@ def test_windows_are_the_same_by_any_number_of_workers(
     recipe = replace(recipe, packet_rate=125.0)
     made, told = {}, {}
     for workers, worth in ((1, 0), (2, 0), (2, 1 << 30)):
-        monkeypatch.setattr("fedapa.stores.materialise._WORTH_WORKERS", worth)
+        monkeypatch.setattr("fedapa.stores.materialise.WORTH_WORKERS", worth)
         monkeypatch.setenv("FEDAPA_CACHE", str(tmp_path / f"{workers}-{worth}"))
         seen: list[Progress] = []
         rooms = materialise(store, recipe, workers=workers, show=seen.append)
@@ -82,7 +82,7 @@ def test_windows_are_the_same_by_any_number_of_workers(
 def test_what_is_wrong_is_told_in_the_same_words_by_workers(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedapa.stores.materialise._WORTH_WORKERS", 0)
+    monkeypatch.setattr("fedapa.stores.materialise.WORTH_WORKERS", 0)
     store, said = make_store(packets=32), set()
     for workers in (1, 2):
         with pytest.raises(DataError, match="room 'cafe' has no windows") as problem:
