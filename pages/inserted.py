@@ -11,7 +11,14 @@ from pathlib import Path
 
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import Results, Setting
-from fedapa.report.tables.comparison import differences, horizons, over_time, overall, reach
+from fedapa.report.tables.comparison import (
+    calibration,
+    differences,
+    horizons,
+    over_time,
+    overall,
+    reach,
+)
 from fedapa.report.tables.table import Table, markdown
 
 __all__ = ["filled"]
@@ -22,6 +29,7 @@ _BLOCK = re.compile(
 )
 _KINDS: Mapping[str, Callable[[Results, Setting], Table | None]] = {
     "overall": lambda _, setting: overall(setting),
+    "calibration": lambda _, setting: calibration(setting),
     "over-time": lambda _, setting: over_time(setting),
     "horizons": lambda _, setting: horizons(setting),
     "differences": lambda _, setting: differences(setting),

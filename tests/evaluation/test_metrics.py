@@ -45,6 +45,9 @@ def test_blind_predictors_by_hand() -> None:
     assert blind["constant"]["mae"] == 0.5
     assert blind["prior"]["accuracy"] == pytest.approx(0.5)
     assert blind["prior"]["mae"] == pytest.approx((1 / 4 + 3 / 4) / 2)
+    # Always 0 is certain, and right in half of the windows; the other is sure to 3/4.
+    assert blind["constant"]["ece"] == pytest.approx(0.5)
+    assert blind["prior"]["ece"] == pytest.approx(0.25)
 
 
 def test_the_constant_predictor_looks_at_train_only() -> None:

@@ -31,7 +31,7 @@ def test_overall_is_mean_and_deviation_over_seeds() -> None:
     assert rows["FedAvg_100 % & <co>"][-1] == "40.0"
     assert rows["Pooled"][-1] == "–"
     assert table.headings[1:4] == ["Accuracy (%)", "Macro F1 (%)", "MAE (people)"]
-    assert table.headings[4] == "MAE of the most probable"
+    assert table.headings[4] == "MAE, most probable"
 
 
 def test_both_errors_stand_in_every_table_that_has_one() -> None:
@@ -74,6 +74,19 @@ def test_counting_over_time_has_a_column_for_every_time_that_was_reached() -> No
     assert rows["Local"] == ["0.30 ± 0.02", "0.15 ± 0.01"]
     assert "Always the commonest class" in rows
     assert "Of test recordings that are long enough" in table.note
+
+
+def test_the_calibration_error_has_a_table_of_its_own() -> None:
+    setting = made.setting(seeds=[0])
+    assert comparison.calibration(setting) is None
+    for row in setting.rows:
+        row.outcomes[0].at["20"]["mean"]["ece"] = 0.125
+    assert "Calibration error (%)" not in comparison.overall(setting, 20).headings
+    table = comparison.calibration(setting)
+    assert table is not None
+    assert table.headings == ["Method", "Calibration error (%)"]
+    assert by_title(table)["Always the commonest class"] == ["12.5"]
+    assert "20 test windows" in table.note
 
 
 def test_counting_over_time_says_which_recordings_it_is_of() -> None:

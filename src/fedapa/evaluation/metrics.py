@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.answers import add_evidence, median_class
+from fedapa.answers import add_evidence, calibration_error, median_class, reliability
 from fedapa.windows.labels import Label
 
 __all__ = [
@@ -54,7 +54,7 @@ OVER_TIME = {ONE_WINDOW: 0, "10s": 10, "30s": 30, "60s": 60}
 
 _ACCURACY = Metric("Accuracy (%)", "Acc. (%)")
 _MAE = Metric("MAE (people)", "MAE", in_people=True, less_is_better=True)
-_MOST_PROBABLE = replace(_MAE, heading="MAE of the most probable", short="MAE, most probable")
+_MOST_PROBABLE = replace(_MAE, heading="MAE, most probable", short="MAE, most probable")
 METRICS = {
     "accuracy": _ACCURACY,
     "macro_f1": Metric("Macro F1 (%)", "F1 (%)"),
@@ -189,7 +189,10 @@ def blind_scores(
 def _blind(time: str, shares: _Matrix, truth: _Index, classes: Sequence[Label]) -> dict[str, float]:
     real = np.bincount(truth, minlength=len(classes)).astype(np.float64)
     reached = score(np.outer(real, shares), classes)
+    same = np.broadcast_to(shares, (len(truth), len(shares)))
+    if not time:
+        reached["ece"] = calibration_error(reliability(same, truth))
     if not counts_people(classes):
         return reached
-    median = median_error(np.broadcast_to(shares, (len(truth), len(shares))), truth, classes)
+    median = median_error(same, truth, classes)
     return _after(time, reached, median) if time else {**reached, "mae_median": median}

@@ -64,7 +64,7 @@ _SPLITS = {
 """How windows to test on were chosen, in words."""
 _OURS = re.compile(
     r"settings\.tex|[a-z]+-(horizons|overall-\d+|over-time|differences(-mae(-median)?)?|reach|rooms|"
-    r"room-curves|published|sweep|convergence|confusion|reliability|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
+    r"room-curves|published|sweep|convergence|confusion|reliability|calibration|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
 )
 """Files that a report writes."""
 
@@ -395,6 +395,7 @@ class _Part:
         if (figure := reliability_diagrams(named, setting.title)) is not None:
             self.report.heading(3, "Can the probabilities be believed")
             self.figure("reliability", figure, "Reliability diagrams")
+            self.table("calibration", comparison.calibration(setting))
         # Of the first seed, the reference's first.
         order = sorted(self.featured, key=lambda name: name != setting.reference)
         for name, (run, *_) in self.runs_of(order).items():

@@ -28,6 +28,7 @@ from fedapa.report.captions import caption, number_of
 from fedapa.report.tables.table import Table
 
 __all__ = [
+    "calibration",
     "differences",
     "horizons",
     "in_paper_layout",
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 _NONE = "–"
-_OF_WINDOWS = tuple(name for name, metric in METRICS.items() if not metric.time)
+_OF_ANSWERS = tuple(name for name, metric in METRICS.items() if not metric.time and name != "ece")
 _SIDE_BY_SIDE = ("accuracy", "macro_f1", "mae_median", "mae")
 """Those of a table with several settings."""
 _PUBLISHED = {"accuracy": "Accuracy (%)", "macro_f1": "Macro F1 (%)", "mae": "MAE (people)"}
@@ -51,7 +52,7 @@ _PUBLISHED = {"accuracy": "Accuracy (%)", "macro_f1": "Macro F1 (%)", "mae": "MA
 # ---- cells and notes ----------------------------------------------------------------------------
 
 
-def metrics_of(setting: Setting, wanted: Iterable[str] = _OF_WINDOWS) -> list[str]:
+def metrics_of(setting: Setting, wanted: Iterable[str] = _OF_ANSWERS) -> list[str]:
     """Those of some metrics that a setting's results have."""
     return [
         name
@@ -218,6 +219,27 @@ def _counted_over_time(setting: Setting) -> str:
     return (
         f"Of {windows} windows of {number_of(recordings, 'continuous recording')}, which neither "
         "train nor validate nor test"
+    )
+
+
+def calibration(setting: Setting) -> Table | None:
+    """How far each row's confidence is from how often it is right; none where nobody told."""
+    at = setting.rounds
+    shown = [row for row in setting.ordered if row.metrics(at, "ece") is not None]
+    if not shown:
+        return None
+    return Table(
+        title=f"{setting.title}, calibration error after {setting.horizon_label(at)} rounds",
+        headings=["Method", METRICS["ece"].heading],
+        rows=[[row.title, _cell(row.metrics(at, "ece"), "ece")] for row in shown],
+        note=_sentences(
+            "How far confidence is from the share that is right, in each of ten bins of "
+            "confidence: mean over windows, then over rooms",
+            "Rooms with few test windows have several points by chance alone",
+            "A low error alone makes no good counter: class frequencies may have one, too",
+            caption(setting, at),
+        ),
+        breaks=_breaks(shown),
     )
 
 
