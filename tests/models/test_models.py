@@ -223,3 +223,15 @@ room.predict(model)
 sys.exit("torch._dynamo" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", work]).returncode == 0
+
+
+def test_each_link_is_a_channel() -> None:
+    """Two links of five subcarriers, side by side in a window, are two images of one window."""
+    model = build_model("middle", classes=3, width=8, window_shape=(9, 10), key=Key(0), links=2)
+    windows = torch.randn(4, 9, 10)
+    images = torch.stack([windows[:, :, :5], windows[:, :, 5:]], dim=1)
+    assert model.state_dict()["encoder.block1.conv.weight"].shape == (16, 2, 3, 3)
+    model.eval()
+    assert torch.equal(model(windows)[0], model(images)[0])
+    with pytest.raises(PlanError, match="windows of 10 columns are not those of 3 links"):
+        build_model("middle", classes=3, width=8, window_shape=(9, 10), key=Key(0), links=3)

@@ -63,6 +63,19 @@ def test_counting_without_torch_equals_torch(
     assert loaded.count(windows).tolist() == [room.classes[index] for index in guess]
 
 
+def test_links_are_channels_without_torch_too(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    room = make_rooms(((0, 1, 2), (0, 2)), architecture="middle", shape=(33, 20))[1]
+    room = replace(room, recipe=replace(room.recipe, links="all", link_count=4))
+    model = room.build().eval()
+    assert model.state_dict()["encoder.block1.conv.weight"].shape[1] == 4
+    loaded = load_model(saved(tmp_path / "a.safetensors", room, model))
+    with torch.no_grad():
+        expected = model.probabilities(room.tensors(room.split.test)[0]).numpy()
+    np.testing.assert_allclose(
+        loaded.probabilities(room.windows[room.split.test]), expected, atol=2e-6
+    )
+
+
 @pytest.mark.parametrize("answer", ["head", "median", "expected"])
 def test_a_model_file_answers_as_its_room_wants(
     make_rooms: MakeRooms, tmp_path: Path, answer: Answer

@@ -30,8 +30,12 @@ def build_model(
     window_shape: Sequence[int],
     key: Key,
     normalise_embedding: bool = False,
+    links: int = 1,
 ) -> Model:
-    """A net with initial weights drawn from ``key``, fit for windows of that shape."""
+    """A net with initial weights drawn from ``key``, fit for windows of that shape.
+
+    ``links`` are those whose subcarriers stand side by side in a window of packets.
+    """
     if architecture not in ARCHITECTURES:
         raise PlanError(f"architecture '{architecture}': {nearest(architecture, ARCHITECTURES)}")
     flat = len(window_shape) == 1
@@ -50,7 +54,14 @@ def build_model(
             return _FLAT[architecture](
                 classes, width, features=window_shape[0], normalise_embedding=normalise_embedding
             )
-        return _CONVNETS[architecture](classes, width, normalise_embedding=normalise_embedding)
+        if window_shape[1] % links:
+            raise PlanError(
+                f"windows of {window_shape[1]} columns are not those of {links} links, which have "
+                "as many subcarriers each"
+            )
+        return _CONVNETS[architecture](
+            classes, width, normalise_embedding=normalise_embedding, links=links
+        )
 
 
 def is_for_vectors(architecture: str) -> bool:

@@ -16,12 +16,16 @@ __all__ = ["ConvEncoder", "LargeConvNet4", "MiddleConvNet4", "TinyConvNet4"]
 
 
 class ConvEncoder(nn.Sequential):
-    """Windows [B, 1, packets, subcarriers] (or without the 1) → embeddings [B, width]."""
+    """Windows [B, packets, links · subcarriers] → embeddings [B, width].
 
-    def __init__(self, channels: tuple[int, ...], width: int | None) -> None:
+    Each link is a channel of the first convolution. Images [B, links, packets, subcarriers] are
+    taken as they are.
+    """
+
+    def __init__(self, channels: tuple[int, ...], width: int | None, links: int = 1) -> None:
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         for number, (fed, made) in enumerate(
-            zip((1, *channels[:-1]), channels, strict=True), start=1
+            zip((links, *channels[:-1]), channels, strict=True), start=1
         ):
             layers[f"block{number}"] = nn.Sequential(
                 OrderedDict(
@@ -35,6 +39,7 @@ class ConvEncoder(nn.Sequential):
             layers["head"] = nn.Conv2d(channels[-1], width, kernel_size=1)
         layers["flatten"] = nn.Flatten()
         super().__init__(layers)
+        self.links = links
 
     @property
     def blocks(self) -> list[nn.Module]:
@@ -43,7 +48,11 @@ class ConvEncoder(nn.Sequential):
 
     def forward(self, windows: Tensor) -> Tensor:
         """Embeddings of a batch, the fast way where there is one."""
-        images = windows.unsqueeze(1) if windows.dim() == 3 else windows  # (B, 1, H, W)
+        images = windows
+        if windows.dim() == 3:  # (B, links, packets, subcarriers)
+            batch, packets, columns = windows.shape
+            sides = batch, packets, self.links, columns // self.links
+            images = windows.reshape(sides).movedim(2, 1)
         return fast.encode(self, images) if fast.fits(self, images) else self.plain(images)
 
     def plain(self, images: Tensor) -> Tensor:
@@ -58,10 +67,15 @@ class TinyConvNet4(Model):
     architecture = "tiny"
 
     def __init__(
-        self, classes: int = 21, width: int = 256, *, normalise_embedding: bool = False
+        self,
+        classes: int = 21,
+        width: int = 256,
+        *,
+        normalise_embedding: bool = False,
+        links: int = 1,
     ) -> None:
         super().__init__(
-            ConvEncoder((width,), None),
+            ConvEncoder((width,), None, links),
             classes=classes,
             width=width,
             normalise_embedding=normalise_embedding,
@@ -74,10 +88,15 @@ class MiddleConvNet4(Model):
     architecture = "middle"
 
     def __init__(
-        self, classes: int = 21, width: int = 256, *, normalise_embedding: bool = False
+        self,
+        classes: int = 21,
+        width: int = 256,
+        *,
+        normalise_embedding: bool = False,
+        links: int = 1,
     ) -> None:
         super().__init__(
-            ConvEncoder((16, 32), width),
+            ConvEncoder((16, 32), width, links),
             classes=classes,
             width=width,
             normalise_embedding=normalise_embedding,
@@ -90,10 +109,15 @@ class LargeConvNet4(Model):
     architecture = "large"
 
     def __init__(
-        self, classes: int = 21, width: int = 256, *, normalise_embedding: bool = False
+        self,
+        classes: int = 21,
+        width: int = 256,
+        *,
+        normalise_embedding: bool = False,
+        links: int = 1,
     ) -> None:
         super().__init__(
-            ConvEncoder((16, 32, 64, 128, 256), width),
+            ConvEncoder((16, 32, 64, 128, 256), width, links),
             classes=classes,
             width=width,
             normalise_embedding=normalise_embedding,

@@ -33,7 +33,10 @@ def graph_of(model: Counter, window_shape: Sequence[int]) -> bytes:
     at = walk.add("Sub", ["windows", mean])
     at = walk.add("Div", [at, deviation])
     if len(window_shape) > 1:
-        at = walk.add("Unsqueeze", [at, walk.number("channel", [1])])  # (B, 1, packets, subc.)
+        links = getattr(model.encoder, "links", 1)
+        sides_by_link = [0, -1, links, features // links]  # 0: as it is; -1: what is left
+        at = walk.add("Reshape", [at, walk.number("links", sides_by_link)])
+        at = walk.add("Transpose", [at], perm=(0, 2, 1, 3))  # (B, links, packets, subcarriers)
     at = walk.through(model.encoder, "encoder", at)
     if model.normalise_embedding:
         at = walk.unit(at)

@@ -182,6 +182,7 @@ class Room:
             window_shape=self.windows.shape[1:],
             key=start if self.initialisation == "common" else start / self.name,
             normalise_embedding=self.normalise_embedding,
+            links=self.recipe.links_used,
         )
         return model.to(self.device)
 

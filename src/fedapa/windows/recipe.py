@@ -228,6 +228,11 @@ class Recipe:
         return None if rate is None or self.window is None else self.window / rate
 
     @property
+    def links_used(self) -> int:
+        """Antenna pairs whose subcarriers stand side by side in a window."""
+        return (self.link_count or 1) if self.links == "all" else 1
+
+    @property
     def window_rate(self) -> float | None:
         """Rows per second of a finished window; None where nobody knows."""
         rate = self.rate or self.packet_rate
