@@ -74,6 +74,7 @@ def test_counting_over_time_has_a_column_for_every_time_that_was_reached() -> No
     assert rows["Local"] == ["0.30 ± 0.02", "0.15 ± 0.01"]
     assert "Always the commonest class" in rows
     assert "Of test recordings that are long enough" in table.note
+    assert comparison.over_time(made.with_time(made.setting()), ["accuracy"]) is None
 
 
 def test_the_calibration_error_has_a_table_of_its_own() -> None:

@@ -209,7 +209,7 @@ def _print_tables(results: "Results") -> None:
         shown = [row.name for row in setting.rows if row.group != "blind"]
         print_out(rich_table(rooms(setting, shown)))
         print_out(rich_table(overall(setting)))
-        if (table := over_time(setting)) is not None:
+        if (table := over_time(setting, ["mae"])) is not None:
             print_out(rich_table(table))
 
 

@@ -176,11 +176,18 @@ def overall(setting: Setting, horizon: int | None = None, *, parameter: str = ""
     )
 
 
-def over_time(setting: Setting) -> Table | None:
-    """Accuracy and MAE after one window and after some seconds; none where nothing is so long."""
+def over_time(
+    setting: Setting, kinds: Sequence[str] = ("accuracy", "mae", "mae_most_probable")
+) -> Table | None:
+    """Accuracy and MAE after one window and after some seconds; none where nothing is so long.
+
+    Args:
+        setting: whose rows are shown.
+        kinds: beginnings of the metrics' names; a terminal has no space for all of them.
+    """
     at = setting.rounds
-    metrics = metrics_of(setting, [name for name, metric in METRICS.items() if metric.time])
-    kinds = list(dict.fromkeys(METRICS[metric].heading for metric in metrics))
+    metrics = metrics_of(setting, [f"{kind}_{time}" for kind in kinds for time in OVER_TIME])
+    titles = list(dict.fromkeys(METRICS[metric].heading for metric in metrics))
     if not metrics:
         return None
     shown = [row for row in setting.ordered if row.metrics(at, metrics[0]) is not None]
@@ -200,7 +207,10 @@ def over_time(setting: Setting) -> Table | None:
         breaks=_breaks(shown),
         spans=[
             ("", 1),
-            *((kind, sum(METRICS[metric].heading == kind for metric in metrics)) for kind in kinds),
+            *(
+                (title, sum(METRICS[metric].heading == title for metric in metrics))
+                for title in titles
+            ),
         ],
     )
 
