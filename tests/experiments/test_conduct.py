@@ -70,28 +70,44 @@ def test_a_run_done_for_table_1_is_not_done_again(name: str):
         assert mine["model" if other is not FIG6 else "statistical", "fedapa"] in first.values()
         shared = {key: folder for key, folder in mine.items() if key in first}
         assert shared == {key: first[key] for key in shared}
-    assert len(set(first.values())) == len(first) - 1  # Pooled has one net in both settings
+    # Pooled, the linear model and the forest are one run for both settings.
+    assert len(set(first.values())) == len(first) - 3
 
 
 @pytest.mark.parametrize("name", ["smoke", "tables", "paper"])
 def test_the_papers_presets_say_what_their_tables_are_of(name: str):
     """A default that changes must not change a table of the paper."""
-    pinned = {"view": "amplitude", "links": "first", "split": "recording"}
+    pinned = {"view": "amplitude", "links": "first", "split": "recording", "validation_of": "room"}
     assert pinned.items() <= preset(name)["data"].items()
+    assert preset(name)["model"]["architecture"] != "auto"
 
 
 def test_the_papers_nets_are_the_default_of_experiments_and_a_counter_that_of_runs():
     assert Base().preset == "tables"
     assert Base().plan.data.simulated == preset("quick")["data"]["simulated"] == "quick"
-    assert preset("quick")["data"]["view"] == "statistics"
-    assert preset("quick")["model"]["architecture"] == "counter"
+    plan = Plan.of(preset("quick"))
+    assert (plan.data.view, plan.data.links, plan.data.split) == ("auto", "all", "auto")
+    assert plan.model.architecture == "auto"
 
 
 def test_table_1_has_every_method_and_every_control():
     named = {case.name for case in TABLE1.cases(Base("tables").plan)}
     cells = {"fedapa-average", "fedapa-average-clients", "fedapa-mixture", "fedapa-fixed"}
-    others = {name for name in algorithms.names() if algorithms.find(name).needs_features}
-    assert named == set(algorithms.names()) - cells - others - {"fedpcl-self", "fedproto-self"}
+    assert named == set(algorithms.names()) - cells - {"fedpcl-self", "fedproto-self"}
+
+
+def test_models_of_numbers_see_the_same_windows_as_statistics(make_store: MakeStore):
+    """Where nets see amplitude the forest sees numbers of the same windows, in the same split."""
+    base = Base(
+        "tables", str(make_store()), changes=[{"data": {"window": 32}, "model": {"width": 8}}]
+    )
+    local, forest = (case for case in cases_of("local", "forest"))
+    plans = [TABLE1.plan(base, STATISTICAL, case, 0) for case in (local, forest)]
+    assert [plan.data.view for plan in plans] == ["amplitude", "statistics"]
+    for seen, numbers in zip(*(prepare_rooms(plan) for plan in plans), strict=True):
+        assert (seen.recipe.view, numbers.recipe.view) == ("amplitude", "statistics")
+        for part in ("train", "validation", "test"):
+            assert getattr(seen.split, part).tolist() == getattr(numbers.split, part).tolist()
 
 
 def test_table_2_is_the_full_square():
