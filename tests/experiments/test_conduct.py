@@ -475,7 +475,7 @@ def test_a_learning_curve_is_of_the_same_test_windows(
         split="recording",
         rounds=1,
         long_rounds=0,
-        changes=[{"data": {"window": 32, "overlap": 0.0}, "model": {"width": 8}}],
+        changes=[{"data": {"window": 32, "overlap": 0.0, "validation": 0.2}}],
     )
     done = conduct(LEARNING_CURVE, base, Execution(1, tmp_path / "out", workers=1))
     (setting,) = done.results.settings
