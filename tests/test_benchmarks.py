@@ -348,7 +348,11 @@ def test_the_six_rooms_have_so_many_test_windows() -> None:
     train = test = 0
     for place in six.places:
         takes = itertools.product(place.counts, range(place.days), range(place.recordings))
-        cut = [(*take, w) for take in takes for w in range(place.windows_of(take[0]))]
+        cut = [
+            (*take, window)
+            for take in takes
+            for window in range(place.packets_of(take[0], six.window) // six.window)
+        ]
         split = split_windows(
             place.scene.room.name,
             [count for count, *_ in cut],
