@@ -16,6 +16,7 @@ prints nor knows who watches: the command line draws bars or lines from it.
 
 import contextlib
 import ctypes
+import functools
 import multiprocessing
 import os
 import secrets
@@ -33,6 +34,8 @@ from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from threadpoolctl import ThreadpoolController
+
 from fedapa.errors import RunError
 
 __all__ = [
@@ -45,6 +48,7 @@ __all__ = [
     "get_ready",
     "importing_once",
     "keep_memory",
+    "one_thread",
     "side_by_side",
     "start_training_worker",
     "unseen",
@@ -214,6 +218,19 @@ class Workers:
         """Begin work in the next process that is free."""
         folder = Path(self._results.name)
         return Job(self._pool.submit(_keep, folder, work, args, kwargs))
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Linear algebra on one thread: sums in one order, so the same bits on any number of cores."""
+    with _linear_algebra().limit(limits=1, user_api="blas"):
+        yield
+
+
+@functools.cache
+def _linear_algebra() -> ThreadpoolController:
+    """The libraries that numpy calculates with; looking for them takes longer than a window."""
+    return ThreadpoolController()
 
 
 def side_by_side(

@@ -230,6 +230,22 @@ def test_without_validation_windows_the_simplest_view_is_taken(tmp_path: Path) -
     assert room.view_why == "the simplest: there are no validation windows to choose by"
 
 
+def test_without_validation_windows_the_view_still_fits_the_net(tmp_path: Path) -> None:
+    plan = plan_of(store_of(tmp_path / "rooms.h5"), net="counter", validation=0)
+    (room,) = prepare_rooms(plan)
+    assert (room.recipe.view, room.architecture) == ("statistics", "counter")
+
+
+def test_recordings_of_unequal_width_are_named_before_views_are_tried(tmp_path: Path) -> None:
+    path = store_of(tmp_path / "rooms.h5")
+    with h5py.File(path, "r+") as file:
+        values = file["cafe/1-2/amplitude"][:, :5]
+        del file["cafe/1-2/amplitude"]
+        file["cafe/1-2/amplitude"] = values
+    with pytest.raises(DataError, match=r"recording '1-2' gives windows of \(32, 5\).*same subc"):
+        prepare_rooms(plan_of(path))
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [

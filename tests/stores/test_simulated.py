@@ -28,6 +28,7 @@ from fedapa.stores.simulated_rooms import (
     Place,
     Preset,
     changed_preset,
+    check_preset,
     preset_hash,
     preset_of,
 )
@@ -407,3 +408,18 @@ def test_a_task_travels_as_text_exactly(name: str) -> None:
     """Workers are told what to record in JSON; the room that they build is the same value."""
     tasks = tasks_of(preset_of(name), seed=2**63 - 1, workers=1)
     assert all(Task.from_json(task.to_json()) == task for task in tasks[:: len(tasks) // 20])
+
+
+def test_a_recording_is_as_long_as_its_windows_or_its_seconds() -> None:
+    """Of 8 s at 125 packets a second a crowd stays 6 s, of 4 windows 3; not both, and not none."""
+    place = preset_of("quick").places[0]
+    assert [place.packets_of(count, 500) for count in (0, 5)] == [1000, 750]
+    cut = replace(place, seconds=None, windows=4)
+    assert [cut.packets_of(count, 64) for count in (0, 5)] == [256, 192]
+    for odd in (replace(place, windows=4), replace(place, seconds=None)):
+        with pytest.raises(PlanError, match="room 'living room': give its recordings either"):
+            check_preset(replace(preset_of("quick"), places=(odd,)))
+    named = {"living room": {"windows": 3}}
+    assert changed_preset(preset_of("quick"), named).places[0].seconds is None
+    with pytest.raises(PlanError, match="'living room': windows and seconds say the same thing"):
+        changed_preset(preset_of("quick"), {"living room": {"windows": 3, "seconds": 8}})

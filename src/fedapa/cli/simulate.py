@@ -22,7 +22,7 @@ def simulate(
     preset: Annotated[
         str,
         typer.Option(
-            help="smoke (a second), quick (215 MB, a minute) or six-rooms (1.4 GB, minutes)."
+            help="smoke (a second), quick (203 MB, a minute) or six-rooms (1.4 GB, minutes)."
         ),
     ] = "quick",
     visits: Annotated[

@@ -11,7 +11,7 @@ from fedapa.algorithms.linear import Linear
 from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import REFERENCE
-from fedapa.experiments.experiment import Base, Case, Experiment, Nets
+from fedapa.experiments.experiment import CHOSEN, Base, Case, Experiment, Nets
 from fedapa.experiments.experiment import algorithms as cases_of
 from fedapa.federation.plan import DataPlan
 from fedapa.stores.store import Store
@@ -27,8 +27,6 @@ _CHOSEN = (
     RandomForest.name,
 )
 
-_TITLES = {"auto": "The net that goes with the view, in all rooms"}
-
 
 def compare(
     base: Base,
@@ -42,8 +40,9 @@ def compare(
     ``reference`` is the algorithm whose differences to all others are shown: FedAPA unless another
     is named, or the first that is no control where FedAPA is not among them.
     """
-    nets = architecture or "auto"
-    alone = _all_differ(nets, base.plan.data)
+    named = architecture or "auto"
+    nets = CHOSEN if named == "auto" else Nets("rooms", f"Nets: {named}", named)
+    alone = _all_differ(named, base.plan.data)
     usual = [name for name in _CHOSEN if not (alone and find(name).averages_weights)]
     chosen = list(dict.fromkeys(algorithms or usual))
     if reference is not None and reference not in chosen:
@@ -59,7 +58,7 @@ def compare(
         "compare",
         "Comparison on these rooms",
         lambda _: [_case(name) for name in chosen],
-        (Nets("rooms", _TITLES.get(nets, f"Nets: {nets}"), nets),),
+        (nets,),
         reference=reference or first,
     )
 

@@ -2,8 +2,8 @@
 
 The page leads with two minutes in every room: people who were there and people counted.
 
-Expected: all three do far better than a blind guess and are far from perfect, since whole
-recordings are held out. The nets lead the forest by some points. Which net leads, and by how much,
+Expected: all three do far better than a blind guess and are far from perfect, since whole days are
+held out. The nets lead the forest by some points. Which net leads, and by how much,
 is what the page shows.
 """
 

@@ -17,6 +17,7 @@ from fedapa.windows.views import find_view
 from fedapa.windows.views.statistics import Statistics
 
 __all__ = [
+    "CHOSEN",
     "FEATURES",
     "MODEL",
     "SETTINGS",
@@ -41,6 +42,7 @@ class Nets:
 STATISTICAL = Nets("statistical", "Statistical heterogeneity: LargeConvNet4 in all rooms", "large")
 MODEL = Nets("model", "Model heterogeneity: Tiny-, Middle-, LargeConvNet4 by train size", "by-size")
 FEATURES = Nets("features", "Feature vectors: the MLP in all rooms", "mlp")
+CHOSEN = Nets("rooms", "The net that goes with the view, in all rooms", "auto")
 SETTINGS = {nets.name: nets for nets in (STATISTICAL, MODEL)}
 
 

@@ -3,7 +3,7 @@
 Expected shape: accuracy (and MAE) against the recordings of each class that a room trains on, 1, 2,
 4, … up to all, one line for each of Local, FedAPA and the random forest; the same test windows
 everywhere. Where a line is still rising, more recordings are worth making; the gap between Local
-and FedAPA on the left is what the other rooms give to a room with few labels.
+and FedAPA on the left is what rooms with few labels give each other.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from fedapa.algorithms import find
 from fedapa.algorithms.forest import RandomForest
 from fedapa.algorithms.local import Local
 from fedapa.evaluation.results import REFERENCE
-from fedapa.experiments.experiment import Case, Experiment, Nets
+from fedapa.experiments.experiment import CHOSEN, Case, Experiment
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import store_of
 from fedapa.stores.store import Store
@@ -57,11 +57,11 @@ LEARNING_CURVE = Experiment(
     "learning-curve",
     "Learning curve: accuracy by recordings of every class",
     _cases,
-    (Nets("rooms", "The net that goes with the view, in all rooms", "auto"),),
+    (CHOSEN,),
     parameter="recordings of each class to train on",
     notes=(
         "Test and validation windows are the same at every number; a class with fewer recordings "
-        "trains on all that it has.",
+        "trains on all that it has. The rooms choose their view anew at every number.",
     ),
     fixed=True,
     reference=f"{REFERENCE}-1",

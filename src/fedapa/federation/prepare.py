@@ -173,24 +173,26 @@ def tell_data(plan: Plan, origins: Surveyed) -> DataCard:
             "record every class twice, or leave the room out"
         )
     strictest = next(iter(splits))
+    scores: Mapping[SplitKind, Mapping[str, float]] = {}
+    if isinstance(origins, RoomWindows):
+        shape = tuple(origins.open().shape[1:])
+    else:
+        views = _fitting_views(plan, origins)
+        scores = try_views(store_of(plan), origins, splits, views)
+        own = scores[strictest]
+        shape = origins.shapes[max(views, key=lambda view: own[view])]  # of equals the simplest
     learned = zip(origins.labels, origins.continuous, strict=True)
-    card = DataCard(
+    return DataCard(
         name=origins.room,
         labels=sorted_labels(label for label, continuous in learned if not continuous),
-        window_shape=(1,),
+        window_shape=shape,
         parts=splits[strictest].sizes,
         synthetic=origins.synthetic,
         allowed_splits={kind: len(split.train) for kind, split in splits.items()},
         refused_splits=refused,
         view_shapes=origins.shapes,
+        view_scores=scores,
     )
-    if isinstance(origins, RoomWindows):
-        return replace(card, window_shape=tuple(origins.open().shape[1:]))
-    views = _fitting_views(plan, origins)
-    scores = try_views(store_of(plan), origins, splits, views)
-    own = scores.get(strictest, {})
-    best = max(views, key=lambda view: own.get(view, 0.0))  # the first, so the simplest, of equals
-    return replace(card, window_shape=origins.shapes[best], view_scores=scores)
 
 
 def _fitting_views(plan: Plan, origins: Surveyed) -> list[str]:
@@ -203,7 +205,8 @@ def _fitting_views(plan: Plan, origins: Surveyed) -> list[str]:
     views = [
         view
         for view in origins.shapes
-        if wanted <= {find_view(view).is_flat} and (view != PER_LINK or _links_of(origins) > 1)
+        if wanted <= {find_view(view).is_flat}
+        and (view != PER_LINK or origins.recipe.links_used > 1)
     ]
     if not views:
         what = "vectors of numbers" if True in wanted else "matrices"
@@ -217,10 +220,6 @@ def _fitting_views(plan: Plan, origins: Surveyed) -> list[str]:
 
 def _net_names(nets: Sequence[str]) -> str:
     return " and ".join(f"'{net}'" for net in dict.fromkeys(nets))
-
-
-def _links_of(origins: Surveyed) -> int:
-    return origins.sources[0].shape[2] if origins.recipe.links == "all" else 1
 
 
 def _refused_splits(windows: Surveyed) -> dict[SplitKind, str]:
@@ -338,30 +337,28 @@ def _view(plan: Plan, cards: Sequence[DataCard], split: SplitKind) -> tuple[str 
         return None, "the windows came finished"
     if plan.data.view != "auto":
         return plan.data.view, "the plan asks for it"
-    tried = [view for view in VIEWS if all(view in _tried(card) for card in cards)]
     alike = _alike(cards)
+    told = [card.view_scores.get(split, {}) for card in cards]
     scores = {
-        view: float(np.mean([card.view_scores[split][view] for card in voting]))
-        for view in tried
-        if view in alike and (voting := [card for card in cards if split in card.view_scores])
+        view: float(np.mean([mine[view] for mine in told]))
+        for view in VIEWS
+        if view in alike and all(view in mine for mine in told)
     }
-    if scores:
-        best = max(scores, key=lambda view: round(scores[view], 2))  # of equals the simplest
-        told = ", ".join(f"{view} {100 * score:.0f}" for view, score in scores.items())
-        return best, f"a linear model gets most unseen windows right with it, in %: {told}"
-    if shared := [view for view in tried if view in alike]:
-        return shared[0], "the simplest: there are no validation windows to choose by"
-    told = "; ".join(f"room '{card.name}': {', '.join(sorted(_tried(card)))}" for card in cards)
-    raise RosterError(
-        "view = 'auto': the rooms have no view in common that fits the nets and gives windows of "
-        f'one shape ({told:.400}); leave rooms out, or use architecture = "auto"'
-    )
-
-
-def _tried(card: DataCard) -> set[str]:
-    return {view for scores in card.view_scores.values() for view in scores} or set(
-        card.view_shapes
-    )
+    if not scores:
+        tried = "; ".join(
+            f"room '{card.name}': {', '.join(mine) or 'none tried'}"
+            for card, mine in zip(cards, told, strict=True)
+        )
+        raise RosterError(
+            "view = 'auto': the rooms have no view in common that fits the nets and gives windows "
+            f'of one shape ({tried:.400}); leave rooms out, use architecture = "auto", or name a '
+            "view"
+        )
+    best = max(scores, key=lambda view: round(scores[view], 2))  # of equals the simplest
+    if not any(scores.values()):
+        return best, "the simplest: there are no validation windows to choose by"
+    shares = ", ".join(f"{view} {100 * score:.0f}" for view, score in scores.items())
+    return best, f"a linear model gets most unseen windows right with it, in %: {shares}"
 
 
 def _split(plan: Plan, cards: Sequence[DataCard]) -> tuple[SplitKind, str]:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from fedapa.files import cache_folder, write_text
 from fedapa.learning.linear import fit_linear
+from fedapa.processes import one_thread
 from fedapa.stores.materialise import Surveyed, seen_as
 from fedapa.windows.labels import class_indices, sorted_labels
 from fedapa.windows.normalise import Normaliser
@@ -32,6 +32,7 @@ _ROWS = 64
 """Of a matrix that the linear model sees, evenly spread: more make it slower and not better."""
 
 _FOLDS = 5
+"""Parts of a class's recordings that are held out in turn."""
 
 _Floats = npt.NDArray[np.float32]
 _Index = npt.NDArray[np.int64]
@@ -42,7 +43,7 @@ def try_views(
 ) -> dict[SplitKind, dict[str, float]]:
     """The share of windows that a linear model gets right which it has not seen, by split and view.
 
-    A split without validation windows has no scores.
+    Where a plan keeps no validation windows, nothing is tried and all views score 0.
     """
     file = cache_folder() / "views" / f"{_name(store, origins, splits, views)}.json"
     if (kept := _kept(file, splits, views)) is not None:
@@ -59,18 +60,18 @@ def try_views(
     }
     asked = sorted({int(window) for part in parts.values() for window in part})
     rows: dict[str, list[_Floats]] = {view: [] for view in views}
-    with threadpool_limits(1, "blas"):  # products are small: threads would wait for each other
+    with one_thread():  # products are small: threads would wait for each other
         for window in seen_as(store, origins, views, asked):
             for view, seen in zip(views, window, strict=True):
                 rows[view].append(_thinned(seen))
     windows = {view: np.stack(seen) for view, seen in rows.items() if seen}
     classes = sorted_labels(set(origins.labels))
     labels = class_indices(origins.room, [origins.labels[window] for window in asked], classes)
-    scores: dict[SplitKind, dict[str, float]] = {}
+    scores = {kind: dict.fromkeys(views, 0.0) for kind in splits}
     for kind, part in parts.items():
         chosen = np.searchsorted(asked, part)
         folds = _folds(origins, kind, part)
-        with threadpool_limits(1, "blas"):
+        with one_thread():
             scores[kind] = {
                 view: _share_right(windows[view][chosen], labels[chosen], folds, len(classes))
                 for view in views

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
+
+from fedapa.processes import one_thread
 
 __all__ = ["fit_linear"]
 
@@ -38,7 +39,7 @@ def fit_linear(
     """
     truth = np.eye(classes)[labels]  # (n, C)
     centre, share = windows.mean(axis=0, dtype=np.float64), truth.mean(axis=0)  # (F,), (C,)
-    with threadpool_limits(1, "blas"):  # sums in one order: equal weights on every machine
+    with one_thread():  # sums in one order: equal weights on every machine
         left, sizes, right = np.linalg.svd(windows - centre, full_matrices=False)
         aligned = left.T @ (truth - share)  # (k, C)
         best, least = sizes, np.inf  # (k,)

@@ -115,7 +115,7 @@ class Room:
             architecture=architecture,
             width=width,
             key=Key(seed),
-            origins=Origins.of(origins, starts, spans=1),
+            origins=None if recordings is None else Origins.of(origins, starts, spans=1),
         )
 
     @property

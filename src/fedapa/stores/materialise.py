@@ -192,6 +192,7 @@ def _surveyed(
 ) -> Iterator[tuple[Recording, int, bool]]:
     """The windows of one room by recording, first row and whether something in it is silent."""
     if recipe.decimate == 1 and all(_plainly_usable(store, one, recipe) for one in recordings):
+        _refuse_unequal(store, room, recordings, recipe)
         for recording in recordings:
             for start in window_starts(recording.shape[0], recipe):
                 yield recording, start, False
@@ -308,6 +309,8 @@ def _recipe_of_room(
     if any(recording.is_features for recording in recordings):
         return cut
     own = store.recipe(room).cut_like(cut)
+    if own.link_count is None:
+        own = replace(own, link_count=recordings[0].shape[2])
     if own.rate is None and own.packet_rate is None:
         rates = [recording.rate for recording in recordings if recording.rate > 0]
         own = replace(own, packet_rate=float(np.median(rates)) if rates else None)
@@ -366,15 +369,9 @@ def _usable_windows(
             f"packets, a window needs {recipe.window}; choose a shorter window, e.g. --set "
             f"data.window={max(1, longest)}"
         )
-    shape = _window_shape(recordings[0], recipe)
+    _refuse_unequal(store, room, recordings, recipe)
     seen = usable = 0
     for recording in recordings:
-        if _window_shape(recording, recipe) != shape and _windows_in(recording, recipe):
-            raise DataError(
-                f"{store.path}: room '{room}': recording '{recording.name}' gives windows of "
-                f"{_window_shape(recording, recipe)}, '{recordings[0].name}' of {shape}; all "
-                "recordings of a room need the same subcarriers and links"
-            )
         for windows in recording_windows(store, recording, recipe):
             for start, window, fault in zip(
                 windows.starts.tolist(), windows.values, windows.faults, strict=True
@@ -391,6 +388,20 @@ def _usable_windows(
                     yield recording, start, window
     if not usable:
         raise DataError(f"{store.path}: room '{room}': all {seen} windows are unusable")
+
+
+def _refuse_unequal(
+    store: Store, room: str, recordings: Sequence[Recording], recipe: Recipe
+) -> None:
+    """Refuse recordings of one room that give windows of different shapes."""
+    shape = _window_shape(recordings[0], recipe)
+    for recording in recordings:
+        if _window_shape(recording, recipe) != shape and _windows_in(recording, recipe):
+            raise DataError(
+                f"{store.path}: room '{room}': recording '{recording.name}' gives windows of "
+                f"{_window_shape(recording, recipe)}, '{recordings[0].name}' of {shape}; all "
+                "recordings of a room need the same subcarriers and links"
+            )
 
 
 def recording_windows(store: Store, recording: Recording, recipe: Recipe) -> Iterator[Windows]:

@@ -4,24 +4,21 @@ Everything in them is marked synthetic. Which rooms there are is said in ``simul
 worker is to record travels as JSON: nothing of ours is pickled between processes.
 """
 
-import functools
 import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.files import cache_folder, locked
 from fedapa.payload import Tree, decode, encode
-from fedapa.processes import Job, Progress, Show, Workers, unseen
+from fedapa.processes import Job, Progress, Show, Workers, one_thread, unseen
 from fedapa.randomness import Key
 from fedapa.simulator.recording import record
 from fedapa.stores.simulated_rooms import (
@@ -36,7 +33,7 @@ from fedapa.stores.store import refuse_existing, write_store
 from fedapa.windows.clean import Amplitudes, clean
 from fedapa.windows.recipe import Recipe
 
-__all__ = ["Task", "one_thread", "run_tasks", "simulated_store", "tasks_of", "write_simulated"]
+__all__ = ["Task", "run_tasks", "simulated_store", "tasks_of", "write_simulated"]
 
 
 @dataclass(frozen=True)
@@ -86,19 +83,6 @@ class Task:
                 number=self.number,
                 key=self.key,
             )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """The same sums in the same order whatever the number of workers."""
-    with _linear_algebra().limit(limits=1, user_api="blas"):
-        yield
-
-
-@functools.cache
-def _linear_algebra() -> ThreadpoolController:
-    """The libraries that numpy calculates with; to look for them takes milliseconds."""
-    return ThreadpoolController()
 
 
 def tasks_of(preset: Preset, *, seed: int, workers: int) -> list[Task]:

@@ -12,10 +12,10 @@ from fedapa.csi.capture import Capture
 from fedapa.csi.nexmon_writer import write_nexmon
 from fedapa.errors import DataError, PlanError
 from fedapa.files import folder_aside
-from fedapa.processes import Progress, Show, unseen
+from fedapa.processes import Progress, Show, one_thread, unseen
 from fedapa.simulator.recording import record_visits
 from fedapa.simulator.visits import Visits, draw_visits
-from fedapa.stores.simulated import Task, one_thread, run_tasks, tasks_of
+from fedapa.stores.simulated import Task, run_tasks, tasks_of
 from fedapa.stores.simulated_rooms import Preset, preset_of
 
 __all__ = [

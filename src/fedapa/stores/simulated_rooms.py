@@ -90,8 +90,8 @@ class Place:
         crowd = count > max(self.counts) / 2
         if self.seconds is not None:
             return int(self.seconds * (0.75 if crowd else 1) * self.scene.radio.rate)
-        windows = self.windows or 1
-        return (windows - crowd * (windows // 4)) * window
+        assert self.windows is not None  # ``check_preset``
+        return (self.windows - crowd * (self.windows // 4)) * window
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,8 @@ def check_preset(preset: Preset) -> None:
         check_name(room.name, "room")  # it becomes a folder of captures
         check_scene(place.scene)
         place_of(asdict(place), room.name)
+        if (place.windows is None) == (place.seconds is None):
+            raise PlanError(f"{where}give its recordings either windows or seconds, one of the two")
         if len(set(place.counts)) != len(place.counts) or not place.counts:
             raise PlanError(f"{where}counts = {list(place.counts)}; list each one once")
         for count in place.counts:
@@ -197,6 +199,10 @@ def check_preset(preset: Preset) -> None:
 def _changed(values: Mapping[str, Any], name: str, table: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a place with those of a room's table put where they belong."""
     changed = dict(values)
+    if set(_LENGTHS) <= set(table):
+        raise PlanError(
+            f"room '{name}': windows and seconds say the same thing; give one of the two"
+        )
     for key, value in table.items():
         if key not in _PATHS:
             raise PlanError(f"room '{name}': unknown key '{key}'; {nearest(key, _PATHS)}")

@@ -8,7 +8,6 @@ counter all go through here. A recording in one go::
     windows = [*windower.feed(capture), *windower.finish()]
 """
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -17,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import ThreadpoolController
 
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError
+from fedapa.processes import one_thread
 from fedapa.windows.clean import Amplitudes, Cleaner, kept_places
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.views import View, find_view
@@ -162,7 +161,7 @@ class Windower:
         faults = []
         # On one thread, one window at a time: it then has the same bits on any number of cores,
         # alone and among others.
-        with _linear_algebra().limit(limits=1, user_api="blas"):
+        with one_thread():
             for place, start in enumerate(due):
                 first = max(0, start - margin)
                 last = min(self._packets, start + length + margin)
@@ -212,12 +211,6 @@ class Windower:
 
     def _made_shape(self) -> tuple[int, ...]:
         return self._view.shape(self.recipe.packets, self._links, self._subcarriers)
-
-
-@functools.cache
-def _linear_algebra() -> ThreadpoolController:
-    """The libraries that numpy calculates with; looking for them takes longer than a window."""
-    return ThreadpoolController()
 
 
 def window_starts(packets: int, recipe: Recipe) -> range:

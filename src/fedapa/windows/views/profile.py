@@ -1,7 +1,7 @@
 """Profile: the statistics of each link, and how strong every subcarrier is over the window.
 
 Where a receiver stands still and rooms are always the same, how strong a subcarrier is says much;
-where furniture and gain change it says little. Validation tells (``view = "auto"``).
+where furniture and gain change it says little. Rooms find out (``view = "auto"``).
 """
 
 from typing import ClassVar
@@ -21,14 +21,14 @@ class Profile(LinkStatistics):
     """[links · statistics, then (parts + 2) · links · subcarriers] of amplitudes A.
 
     Of each subcarrier its mean in every eighth of the window, its standard deviation, and the mean
-    of |A_t − A_t−1|.
+    of |A_t − A_t−1|, which is the smaller the faster packets come.
     """
 
     name: ClassVar[str] = "profile"
     about: ClassVar[str] = "the statistics of each link, and the strength of every subcarrier"
 
     def shape(self, packets: int, links: int, subcarriers: int) -> tuple[int, ...]:
-        """Depends on the receiver, not on its packet rate."""
+        """Of the receiver's links and subcarriers, however many packets there are."""
         return (links * (len(STATISTICS) + (_PARTS + 2) * subcarriers),)
 
     def of(self, window: Floats, numbers: Floats) -> Floats:
