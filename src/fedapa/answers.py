@@ -25,6 +25,7 @@ __all__ = [
     "calibration_error",
     "expected_count",
     "fit_temperature",
+    "log_loss",
     "median_class",
     "probabilities_of",
     "reliability",
@@ -41,6 +42,9 @@ _TEMPERATURES = (0.01, 20.0)
 _HALVINGS = 60
 _IMPOSSIBLE = 1e6
 """A class so far below the best is one that a room never answers."""
+
+_LEAST = 1e-12
+"""A probability below it counts as this in a logarithm, which stays finite."""
 
 
 def probabilities_of(scores: npt.ArrayLike, temperature: float = 1.0) -> _Floats:
@@ -81,6 +85,12 @@ def fit_temperature(scores: npt.ArrayLike, truth: _Classes) -> float:
     return float(1 / high)
 
 
+def log_loss(probabilities: npt.ArrayLike, truth: _Classes) -> float:
+    """−mean ln p[y]: how surprising the true classes [n] are to probabilities [n, C]."""
+    own = np.asarray(probabilities, np.float64)[np.arange(len(truth)), truth]
+    return float(-np.log(np.maximum(own, _LEAST)).mean())
+
+
 def median_class(probabilities: npt.ArrayLike, counts: Sequence[int]) -> _Classes:
     """[B] the class at which the probability of so many people or fewer reaches one half."""
     order = np.argsort(counts, kind="stable")
@@ -104,7 +114,7 @@ def add_evidence(probabilities: npt.ArrayLike, dependence: float = 1.0) -> _Floa
     what is too sure. With d = 0 it is Bayes' rule if classes were equally common in training;
     otherwise their shares, in each p_b, count B times.
     """
-    logarithms = np.log(np.maximum(np.asarray(probabilities, np.float64), 1e-12))
+    logarithms = np.log(np.maximum(np.asarray(probabilities, np.float64), _LEAST))
     return probabilities_of(logarithms.sum(axis=-2) / logarithms.shape[-2] ** dependence)
 
 

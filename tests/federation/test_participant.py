@@ -8,23 +8,26 @@ import numpy as np
 import pytest
 import torch
 
-from fedapa.algorithms.algorithm import Round
+from fedapa.algorithms.algorithm import Algorithm, Round
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.answers import (
     calibration_error,
     fit_temperature,
+    log_loss,
     median_class,
     probabilities_of,
 )
-from fedapa.errors import PayloadError, RunError
+from fedapa.errors import PayloadError, PlanError, RunError
 from fedapa.evaluation.metrics import METRICS, confusion
 from fedapa.federation.messages import Request, check_reply
-from fedapa.federation.participant import Participant, introduce
+from fedapa.federation.participant import Participant, _States, introduce
 from fedapa.federation.plan import Plan
-from fedapa.federation.prepare import prepare_rooms
+from fedapa.federation.prepare import check_training, prepare_rooms
+from fedapa.learning.fit import Training
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.payload import Tree, encode
 from fedapa.randomness import Key
+from fedapa.rooms.model_file import load_model
 from fedapa.rooms.room import Room
 from fedapa.windows.split import Part
 from tests.conftest import MakeRooms, MakeStore
@@ -348,3 +351,67 @@ def test_fedapa_answers_by_the_mixture_where_a_room_holds_no_prototype(
     anchors, known = FedAPA().anchors(room, state, room.build())
     assert anchors[:, 0].tolist() == [1.0, 1.0, 7.0]
     assert known.tolist() == [True, True, True]
+
+
+def stopping(make_rooms: MakeRooms, folder: Path, patience: int) -> Participant:
+    """A room whose labels say nothing: it can only learn by heart, and soon gets worse."""
+    room = make_rooms(windows_per_class=20)[0]
+    room = replace(room, labels=Key(4).numpy().permutation(room.labels))
+    training = Training(learning_rate=0.2, patience=patience)
+    return Participant(Algorithm(training=training), room, folder, folder / "model.safetensors")
+
+
+def test_a_room_that_stops_early_counts_with_its_best_round(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    early, late = stopping(make_rooms, tmp_path / "a", 2), stopping(make_rooms, tmp_path / "b", 0)
+    losses, replies, plain = [], [], []
+    for number in range(1, 10):
+        counter = late.algorithm.deploy(late.room, _state_of(late, number), round_number(number))
+        scores, truth = late.room.scores(counter, "validation")
+        losses.append(log_loss(probabilities_of(scores, fit_temperature(scores, truth)), truth))
+        plain.append(late.exchange(round_number(number), TRAIN))
+        replies.append(early.exchange(round_number(number), TRAIN))
+    trained = [reply.upload is not None for reply in replies]
+    assert trained[0] and not trained[-1], "this room never stopped"
+    stopped = trained.index(False)
+    best = int(np.argmin(losses[: stopped + 1]))
+    assert stopped - best == 2
+    assert not any(trained[stopped:])
+    for reply in replies[best:]:
+        assert reply.scores == plain[best].scores
+    assert f"it trains no more: its loss on validation windows was lowest after round {best};" in (
+        replies[-1].note
+    )
+
+
+def _state_of(room: Participant, number: int) -> Tree:
+    """The state with which a room comes into a round."""
+    states = _States(room.folder / "run", room.room)
+    memory, _, _ = room._memory_before(states, round_number(number))
+    return memory.state
+
+
+def test_a_room_that_stopped_answers_alike_after_a_restart(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    first, second = (stopping(make_rooms, tmp_path / name, 1) for name in "ab")
+    for number in range(1, 7):
+        expected = first.exchange(round_number(number), TRAIN)
+        afresh = stopping(make_rooms, tmp_path / "b", 1)
+        assert afresh.exchange(round_number(number), TRAIN).scores == expected.scores
+        assert second.exchange(round_number(number), TRAIN).upload == expected.upload
+    last = Request(download=encode({}), train=False, keep_model=True)
+    first.exchange(round_number(7), last)
+    test = first.room.split.test
+    found = load_model(first.model_path).probabilities(first.room.windows[test])
+    truth = first.room.labels[test]
+    matrix = confusion(truth, found.argmax(axis=1), len(first.room.classes))
+    assert np.array_equal(matrix, expected.confusion)
+
+
+def test_early_stopping_needs_validation_windows(make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+    none = replace(room, split=replace(room.split, validation=np.zeros(0, np.int64)))
+    with pytest.raises(PlanError, match="'room 0' has no validation windows to stop by"):
+        check_training([none], Training(patience=3))

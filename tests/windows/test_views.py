@@ -10,6 +10,7 @@ from fedapa.windows.recipe import Recipe
 from fedapa.windows.stream import Windower, window_shape
 from fedapa.windows.views import STATISTICS, VIEWS, View, find_view, seen_by
 from fedapa.windows.views.spectrum import DOPPLER_EDGES, band_powers, periodogram
+from fedapa.windows.views.statistics import Statistics
 
 Floats = npt.NDArray[np.float32]
 every_view = pytest.mark.parametrize("view", VIEWS.values(), ids=list(VIEWS))
@@ -297,3 +298,47 @@ def test_a_view_that_can_say_nothing_is_refused(recipe: Recipe, words: str) -> N
 def test_an_unknown_view_names_the_nearest() -> None:
     with pytest.raises(DataError, match="did you mean 'motion'"):
         find_view("motoin")
+
+
+@every_view
+def test_places_say_how_a_view_moves_with_the_packets(view: View) -> None:
+    """Antennas swapped, time backwards, twice the gain."""
+    packets = window(64, links=3)
+    seen = view(packets, 50.0)
+    places, flat = view.places(seen.shape, 3), seen.ravel()
+
+    def close(changed: Floats, expected: Floats) -> None:
+        np.testing.assert_allclose(view(changed, 50.0).ravel(), expected, rtol=2e-3, atol=2e-3)
+
+    order = [2, 0, 1]
+    swapped = flat.copy()
+    if len(places.links):
+        swapped[places.links.ravel()] = flat[places.links[order].ravel()]
+    close(packets[:, order], swapped)
+    if places.backwards.size and not isinstance(view, Statistics):  # most know no direction
+        close(packets[::-1].copy(), flat[places.backwards])
+    louder = flat.copy()
+    louder[places.gained] *= 2
+    close(2 * packets, louder)
+    if len(places.subcarriers):
+        assert places.subcarriers.shape[0] == 36
+        second = packets.copy()
+        second[:, 0, 1] *= np.linspace(1, 3, 64, dtype=np.float32)
+        changed = np.abs(view(second, 50.0).ravel() - flat) > 1e-3
+        assert changed[places.subcarriers[1]].any()
+
+
+def test_a_profile_backwards_has_its_eighths_in_the_other_order() -> None:
+    """By hand: the first subcarrier is 1 … 32 in 32 packets, its eighths 2.5, 6.5, … 30.5."""
+    view, numbers = VIEWS["profile"], len(STATISTICS)
+    rising = window(32, links=1)
+    rising[:, 0, 0] = np.arange(1, 33)
+    seen = view(rising, 50.0)
+    places = view.places(seen.shape, 1)
+    first = places.subcarriers[0]
+    assert first.tolist() == [numbers + 12 * part for part in range(10)]
+    assert seen[first[:8]].tolist() == [2.5 + 4 * part for part in range(8)]
+    backwards = seen[places.backwards]
+    assert backwards[first[:8]].tolist() == [30.5 - 4 * part for part in range(8)]
+    fallen = view(rising[::-1].copy(), 50.0)
+    np.testing.assert_allclose(fallen[numbers:], backwards[numbers:], rtol=1e-5)

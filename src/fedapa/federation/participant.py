@@ -12,7 +12,7 @@ import hashlib
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -26,7 +26,13 @@ from fedapa.algorithms.algorithm import (
     Round,
     planned_rounds,
 )
-from fedapa.answers import calibration_error, fit_temperature, probabilities_of, reliability
+from fedapa.answers import (
+    calibration_error,
+    fit_temperature,
+    log_loss,
+    probabilities_of,
+    reliability,
+)
 from fedapa.errors import PayloadError, PlanError, RunError
 from fedapa.evaluation.metrics import (
     ONE_WINDOW,
@@ -85,18 +91,18 @@ class Participant:
         states = _States(self.folder / request.run, self.room)
         remembered = states.load(round.number)
         if remembered is not None and remembered["asked"] == asked:
-            state = cast(Tree, remembered["state"])
+            memory = _Memory.of(remembered)
             frame = cast(Array, remembered["reply"]).tobytes()
             reply = decode_reply(frame, str(states.path(round.number)))
         else:
-            before, file, note = self._state_before(states, round)
-            state, reply = self._work(before, round, request, note)
+            before, file, note = self._memory_before(states, round)
+            memory, reply = self._work(before, round, request, note)
             # Seconds are not remembered: an answer from the file took none.
             answer = np.frombuffer(encode_reply(replace(reply, seconds={})), np.uint8)
-            states.save(round.number, {"asked": asked, "state": state, "reply": answer})
+            states.save(round.number, {"asked": asked, **memory.tree(), "reply": answer})
             states.keep(file, states.path(round.number))
         if request.keep_model:
-            counter = self._deployed(state, round)
+            counter = self._deployed(memory.served, round)
             if isinstance(counter, Model):
                 self._keep_model(counter)
             else:
@@ -105,21 +111,26 @@ class Participant:
         return reply
 
     def _work(
-        self, state: RoomState, round: Round, request: Request, note: str
-    ) -> tuple[RoomState, Reply]:
+        self, memory: "_Memory", round: Round, request: Request, note: str
+    ) -> tuple["_Memory", Reply]:
+        state = memory.state
         if request.download is not None:
             payload = decode(request.download, f"download of room '{self.room.name}'")
             state = self.algorithm.receive(self.room, state, payload, round)
         began = time.perf_counter()
-        matrix, table, scores = self._judge(self._deployed(state, round))
-        for name, counter in self.algorithm.alternatives(self.room, state, round).items():
+        memory = self._with_best(replace(memory, state=state), round)
+        matrix, table, scores = self._judge(self._deployed(memory.served, round))
+        for name, counter in self.algorithm.alternatives(self.room, memory.served, round).items():
             _, _, further = self._judge(counter)
             scores |= {f"{name}.{metric}": value for metric, value in further.items()}
         scored = time.perf_counter()
         upload: Payload | None = None
         report: Mapping[str, float] = {}
-        if request.train:
+        if request.train and (stopped := self._stopped(memory, round)):
+            note = "; ".join(said for said in (note, stopped) if said)
+        elif request.train:
             state, upload, report = self.algorithm.train(self.room, state, round)
+            memory = replace(memory, state=state)
         seconds = {"score": scored - began, "train": time.perf_counter() - scored}
         try:
             reply = Reply(
@@ -136,7 +147,35 @@ class Participant:
             raise PayloadError(
                 f"room '{self.room.name}', {self.algorithm.title}: {error}"
             ) from error
-        return state, reply
+        return memory, reply
+
+    def _with_best(self, memory: "_Memory", round: Round) -> "_Memory":
+        """With this state as the best one, where it is and the plan asks for early stopping."""
+        if not self._stops_early:
+            return memory
+        counter = self._deployed(memory.state, round)
+        scores, truth = self.room.scores(counter, "validation")
+        loss = log_loss(probabilities_of(scores, fit_temperature(scores, truth)), truth)
+        if memory.best and loss >= cast(float, memory.best["loss"]):
+            return memory
+        best: Tree = {"state": memory.state, "loss": loss, "round": round.number}
+        return replace(memory, best=best)
+
+    def _stopped(self, memory: "_Memory", round: Round) -> str:
+        """Why the room trains no more, as a sentence; nothing where it goes on."""
+        if not self._stops_early:
+            return ""
+        best, patience = cast(int, memory.best["round"]), self.algorithm.training.patience
+        if round.number - best < patience:
+            return ""
+        return (
+            f"it trains no more: its loss on validation windows was lowest after round {best - 1}; "
+            "it counts with the net of that round"
+        )
+
+    @property
+    def _stops_early(self) -> bool:
+        return self.algorithm.training.patience > 0 and not self.algorithm.fits_once
 
     def _deployed(self, state: RoomState, round: Round) -> Counter:
         """What is scored and served, with the answer that the room wants."""
@@ -183,8 +222,8 @@ class Participant:
         temperature = self._temperature(model)
         save_model(self.model_path, self.room, model, prototypes, members, temperature)
 
-    def _state_before(self, states: "_States", round: Round) -> tuple[RoomState, Path | None, str]:
-        """The newest state of an earlier round and its file; a room without any joins.
+    def _memory_before(self, states: "_States", round: Round) -> tuple["_Memory", Path | None, str]:
+        """What the room had after its newest earlier round, and its file; one without any joins.
 
         The last is what to say of it: a room joins a second time if its card is another.
         """
@@ -198,13 +237,38 @@ class Participant:
                     f"and is asked for round {round.number}: the request comes too late, or the "
                     "server went on from an old checkpoint; start the run afresh"
                 )
-            return cast(Tree, remembered["state"]), states.path(number), ""
+            return _Memory.of(remembered), states.path(number), ""
         # Not the round's stream: a room begins alike whenever it comes.
         key = Key(round.key.seed) / "room" / self.room.name / "join"
         note = _JOINED if round.number > 1 else ""
         if any(states.load(number) is None for number in numbers):
             note = _AFRESH
-        return self.algorithm.join(self.room, key), None, note
+        return _Memory(self.algorithm.join(self.room, key)), None, note
+
+
+@dataclass(frozen=True, eq=False)
+class _Memory:
+    """What a room carries from round to round."""
+
+    state: RoomState
+    """The algorithm's own."""
+    best: Tree = field(default_factory=dict)
+    """Where the plan stops early: the state with the lowest loss on validation windows, that loss
+    and the exchange that found it; else nothing."""
+
+    @classmethod
+    def of(cls, remembered: Mapping[str, Value]) -> "_Memory":
+        """From what a file holds."""
+        return cls(cast(Tree, remembered["state"]), cast(Tree, remembered.get("best", {})))
+
+    def tree(self) -> Tree:
+        """For a file."""
+        return {"state": self.state, **({"best": self.best} if self.best else {})}
+
+    @property
+    def served(self) -> RoomState:
+        """What is scored and deployed."""
+        return cast(RoomState, self.best["state"]) if self.best else self.state
 
 
 @dataclass(frozen=True, eq=False)

@@ -328,7 +328,7 @@ def _sentence(error: ErrorDetails, root: type, place: str = "") -> str:
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = _keys_at(root, path[:-1])
         return f"{where}: unknown key; {nearest(path[-1], known) if known else 'there are none'}"
-    message = error["msg"].removeprefix("Value error, ")
+    message = error["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
     where = f"{where}: " if where else ""
     return f"{where}{message[0].lower()}{message[1:]} (got {_brief(error['input'])})"
 

@@ -27,6 +27,8 @@ from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.messages import Agreement, decode_data_card, encode_data_card
 from fedapa.federation.plan import Plan
 from fedapa.federation.trial import try_views
+from fedapa.learning.augment import Augmenter
+from fedapa.learning.fit import Training
 from fedapa.models.build import assign_by_size, is_for_vectors, usual_net
 from fedapa.models.cost import layers
 from fedapa.models.graph import graph_of
@@ -63,6 +65,7 @@ __all__ = [
     "agree",
     "check_batches",
     "check_nets",
+    "check_training",
     "cut_windows",
     "describe",
     "in_process",
@@ -278,6 +281,17 @@ def check_batches(rooms: Iterable[Room], batch_size: int) -> None:
                     f"{' × '.join(map(str, room.windows.shape[1:]))} leave {layer.name} a single "
                     "value to normalise; use a larger batch_size or window, or a smaller net"
                 )
+
+
+def check_training(rooms: Iterable[Room], training: Training) -> None:
+    """Refuse settings that would do nothing in a room."""
+    for room in rooms:
+        Augmenter.of(room, training.augment)
+        if training.patience and not len(room.split.validation):
+            raise PlanError(
+                f"training.patience: room '{room.name}' has no validation windows to stop by; "
+                "raise data.validation, record more, or leave patience out"
+            )
 
 
 def check_nets(rooms: Iterable[Room]) -> None:
@@ -542,6 +556,7 @@ def in_process(
     """
     prepared = list(rooms) if rooms is not None else prepare_rooms(plan, show, workers=workers)
     check_batches(prepared, plan.training.batch_size)
+    check_training(prepared, plan.training)
     check_nets(prepared)
     return InProcess(plan.build(), prepared, folder=folder, workers=workers)
 

@@ -290,7 +290,7 @@ def _trained(
         reply = replies.get(room)
         rooms[room] = {
             **({} if reply is None else reply.report),
-            "participated": requests[room].train and reply is not None,
+            "participated": reply is not None and reply.upload is not None,
             "bytes_up": 0 if reply is None else len(reply.upload or b""),
         }
         if reply is None and requests[room].train:

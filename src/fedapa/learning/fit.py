@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedapa.errors import RunError
+from fedapa.learning.augment import Augmentation, Augmenter
 from fedapa.learning.tree import NamedArrays
 from fedapa.models.model import Model
 from fedapa.randomness import Key
@@ -69,6 +70,12 @@ class Training:
     are never spread."""
     noise: NotNegative = 0.0
     """Standard deviation of the noise on normalised train windows, drawn anew each time."""
+    augment: tuple[Augmentation, ...] = ()
+    """What may happen to train windows, drawn anew each time: "gain", "subcarriers" (some unheard),
+    "time" (backwards), "links" (antennas swapped); only what the view does not leave out."""
+    patience: NotNegativeInteger = 0
+    """Early stopping: rounds without a lower loss on validation windows after which a room trains
+    no more. It then always counts with the net of its best round; 0 is the last round's."""
 
     def at(self, round: int) -> "Training":
         """How a room trains in a round: η_t = η · 2^(−(t − 1) / halving)."""
@@ -142,9 +149,12 @@ def fit(
 
 
 def _epochs(room: Room, training: Training, key: Key) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of all epochs, with noise where it is wanted."""
+    """The batches of all epochs, augmented and with noise where that is wanted."""
+    augmented = Augmenter.of(room, training.augment) if training.augment else None
     for epoch in range(training.epochs):
         for windows, labels in room.batches(training.batch_size, key / "epoch" / epoch):
+            if augmented is not None:
+                windows = augmented(windows)
             if training.noise:
                 windows = windows + training.noise * torch.randn_like(windows)
             yield windows, labels

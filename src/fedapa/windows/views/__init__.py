@@ -14,9 +14,9 @@ from fedapa.windows.views.statistics import (
     Statistics,
     link_numbers,
 )
-from fedapa.windows.views.view import Floats, View
+from fedapa.windows.views.view import Floats, Places, View
 
-__all__ = ["PER_LINK", "STATISTICS", "VIEWS", "View", "find_view", "seen_by"]
+__all__ = ["PER_LINK", "STATISTICS", "VIEWS", "Places", "View", "find_view", "seen_by"]
 
 VIEWS: dict[str, View] = {
     view.name: view

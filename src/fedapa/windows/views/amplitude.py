@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from fedapa.windows.views.view import Floats, View
+from fedapa.windows.views.view import Floats, Places, View, matrix_places
 
 __all__ = ["Amplitude"]
 
@@ -21,3 +21,7 @@ class Amplitude(View):
     def __call__(self, window: Floats, rate: float) -> Floats:
         """The same numbers."""
         return window.reshape(len(window), -1)
+
+    def places(self, shape: tuple[int, ...], links: int) -> Places:
+        """Of the links and subcarriers, and of time."""
+        return matrix_places(shape, links, gained=True)

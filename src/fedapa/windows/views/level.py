@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedapa.windows.views.view import Floats, View
+from fedapa.windows.views.view import Floats, Places, View, matrix_places
 
 __all__ = ["Level"]
 
@@ -32,3 +32,7 @@ class Level(View):
         relative = np.where(gain > 0, window / np.where(gain > 0, gain, 1), np.float32(1))
         level = relative / relative.mean(axis=0, keepdims=True)
         return np.asarray(level, np.float32).reshape(len(window), -1)
+
+    def places(self, shape: tuple[int, ...], links: int) -> Places:
+        """Of the links and subcarriers, and of time."""
+        return matrix_places(shape, links)

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from fedapa.windows.views.view import Floats, View, motion_of
+from fedapa.windows.views.view import Floats, Places, View, matrix_places, motion_of
 
 __all__ = ["Motion"]
 
@@ -20,3 +20,7 @@ class Motion(View):
     def __call__(self, window: Floats, rate: float) -> Floats:
         """What moves."""
         return motion_of(window).reshape(len(window), -1)
+
+    def places(self, shape: tuple[int, ...], links: int) -> Places:
+        """Of the links and subcarriers, and of time."""
+        return matrix_places(shape, links)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedapa.windows.views.statistics import STATISTICS, LinkStatistics
-from fedapa.windows.views.view import Floats
+from fedapa.windows.views.view import Floats, Places
 
 __all__ = ["Profile"]
 
@@ -40,3 +40,17 @@ class Profile(LinkStatistics):
         steps = np.abs(np.diff(rows, axis=0)).mean(axis=0)
         strengths = np.concatenate([eighths.ravel(), rows.std(axis=0), steps])
         return np.concatenate([numbers.ravel(), strengths.astype(np.float32)])
+
+    def places(self, shape: tuple[int, ...], links: int) -> Places:
+        """Of the links; of subcarriers, gain and time among the strengths alone."""
+        numbers = links * len(STATISTICS)
+        strengths = np.arange(numbers, shape[0]).reshape(_PARTS + 2, links, -1)  # (…, subcarriers)
+        of_links = np.arange(numbers).reshape(links, -1)
+        return Places(
+            links=np.hstack([of_links, strengths.transpose(1, 0, 2).reshape(links, -1)]),
+            subcarriers=strengths.reshape(_PARTS + 2, -1).T,
+            backwards=np.concatenate(
+                [of_links.ravel(), strengths[:_PARTS][::-1].ravel(), strengths[_PARTS:].ravel()]
+            ),
+            gained=strengths.ravel(),
+        )

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.windows.views.view import Floats, View, motion_of
+from fedapa.windows.views.view import Floats, Places, View, matrix_places, motion_of
 
 __all__ = ["DOPPLER_EDGES", "Spectrum", "band_powers", "periodogram"]
 
@@ -38,6 +38,10 @@ class Spectrum(View):
         power = periodogram(motion_of(window).reshape(len(window), -1), rate)
         bands = band_powers(power, len(window), rate, DOPPLER_EDGES)
         return np.asarray(np.log10(bands + np.float32(_QUIETEST)), np.float32)
+
+    def places(self, shape: tuple[int, ...], links: int) -> Places:
+        """Of the links and subcarriers."""
+        return matrix_places(shape, links, of_packets=False)
 
 
 def periodogram(motion: Floats, rate: float) -> Floats:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fedapa.windows.views.view import Floats, View, without_gain
+from fedapa.windows.views.view import Floats, Places, View, without_gain
 
 __all__ = ["STATISTICS", "LinkStatistics", "Statistics", "link_numbers"]
 
@@ -375,6 +375,10 @@ class LinkStatistics(Statistics):
     def of(self, window: Floats, numbers: Floats) -> Floats:
         """The numbers of the first link, then of the next."""
         return numbers.ravel()
+
+    def places(self, shape: tuple[int, ...], links: int) -> Places:
+        """Of the links."""
+        return Places(links=np.arange(shape[0]).reshape(links, -1))
 
 
 def link_numbers(window: Floats, rate: float) -> Floats:

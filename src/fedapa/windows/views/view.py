@@ -7,17 +7,40 @@ but that window and the packet rate goes in: what is counted live is then what w
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Floats", "View", "motion_of", "without_gain"]
+__all__ = ["Floats", "Places", "View", "matrix_places", "motion_of", "without_gain"]
 
 Floats: TypeAlias = npt.NDArray[np.float32]
+_Index: TypeAlias = npt.NDArray[np.int64]
 
 _FAINT = 1e-3
 """Of the mean amplitude of a link: what lies below has no logarithm worth having."""
+
+
+def _nowhere() -> _Index:
+    return np.zeros((0, 0), np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where among a window's numbers, counted row after row, something stands.
+
+    Nothing where the view leaves it out: there it cannot change a window.
+    """
+
+    links: _Index = field(default_factory=_nowhere)
+    """[links, n] the numbers of each link, all in the same order."""
+    subcarriers: _Index = field(default_factory=_nowhere)
+    """[links · subcarriers, n] the numbers of each subcarrier of each link."""
+    backwards: _Index = field(default_factory=lambda: _nowhere().ravel())
+    """[numbers] where each number would come from if time ran backwards."""
+    gained: _Index = field(default_factory=lambda: _nowhere().ravel())
+    """[n] the numbers that a gain of the receiver multiplies."""
 
 
 class View(ABC):
@@ -48,6 +71,30 @@ class View(ABC):
     @abstractmethod
     def __call__(self, window: Floats, rate: float) -> Floats:
         """One window [packets, links, subcarriers], so many packets a second, as a net sees it."""
+
+    def places(self, shape: tuple[int, ...], links: int) -> Places:
+        """What stands where in a window of this shape; by default nothing is known."""
+        return Places()
+
+
+def matrix_places(
+    shape: tuple[int, ...], links: int, *, of_packets: bool = True, gained: bool = False
+) -> Places:
+    """Of a matrix with links side by side in its columns.
+
+    Args:
+        shape: rows and columns.
+        links: how many stand side by side.
+        of_packets: whether rows are packets, one after another.
+        gained: whether a gain multiplies all of it.
+    """
+    every = np.arange(shape[0] * shape[1]).reshape(shape)  # (rows, links · subcarriers)
+    return Places(
+        links=np.concatenate(np.split(every, links, axis=1)).reshape(links, -1),
+        subcarriers=every.T,
+        backwards=every[::-1].ravel() if of_packets else _nowhere().ravel(),
+        gained=every.ravel() if gained else _nowhere().ravel(),
+    )
 
 
 def without_gain(window: Floats) -> tuple[Floats, Floats]:
