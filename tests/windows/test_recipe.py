@@ -120,6 +120,9 @@ def test_seconds_become_packets_at_the_receivers_rate() -> None:
     assert sized.sized(longest=1000) == sized
     resampled = replace(asked, rate=50.0, packet_rate=125.0).sized()
     assert (resampled.window, resampled.stride) == (200, 50)
+    assert resampled.sentence() == (
+        "windows of 200 packets (4 s at 50 per second, put onto an even grid), view amplitude"
+    )
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,8 @@ class DataPlan(_Section):
     window: PositiveInteger | None = None
     """Packets a window spans; by default what the store recommends, else 4 s of them."""
     seconds: Annotated[float, Field(gt=0, le=3600)] | None = None
-    """Seconds a window spans, instead of packets: for rooms of different packet rates."""
+    """Seconds a window spans, instead of packets: for rooms of different packet rates. Packets that
+    came unevenly are put onto an even grid for it."""
     stride: PositiveInteger | None = None
     """Packets from one window to the next; by default no overlap."""
     overlap: Annotated[float, Field(ge=0, le=0.95)] = 0.0

@@ -23,8 +23,8 @@ from fedapa.errors import DataError
 from fedapa.files import cache_folder, write_bytes
 from fedapa.processes import Progress, Show, side_by_side, unseen
 from fedapa.stores.arrays import ArrayFile, kept_array
+from fedapa.stores.packets import even_rate, packets_of, rows_of, segment_lengths
 from fedapa.stores.store import Recording, Store
-from fedapa.windows.clean import Amplitudes
 from fedapa.windows.labels import Label
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
@@ -32,10 +32,10 @@ from fedapa.windows.stream import (
     Windower,
     Windows,
     kept_sides,
+    segment_starts,
     unheard,
     value_fault,
     window_shape,
-    window_starts,
 )
 from fedapa.windows.views import VIEWS, find_view, seen_by
 
@@ -49,10 +49,8 @@ __all__ = [
     "survey",
 ]
 
-_VERSION = 4  # part of the cache key: raise it when the same recipe gives other numbers
+_VERSION = 5  # part of the cache key: raise it when the same recipe gives other numbers
 _NORMALISER_VERSION = 3  # raise it when the same windows give other numbers: they are kept in files
-_BYTES = 1 << 23
-"""Of packets read from a store at a time."""
 WORTH_WORKERS = 1 << 25
 """Bytes of packets: fewer are cut in less time than workers take to start."""
 
@@ -194,7 +192,7 @@ def _surveyed(
     if recipe.decimate == 1 and all(_plainly_usable(store, one, recipe) for one in recordings):
         _refuse_unequal(store, room, recordings, recipe)
         for recording in recordings:
-            for start in window_starts(recording.shape[0], recipe):
+            for start in _starts_in(store, recording, recipe):
                 yield recording, start, False
         return
     for recording, start, window in _usable_windows(store, room, recordings, recipe):
@@ -208,10 +206,10 @@ def _plainly_usable(store: Store, recording: Recording, recipe: Recipe) -> bool:
     Where every value is a number above zero and no packet is constant, nothing is silent, and no
     window is constant. It may be so without that: then each window must be looked at.
     """
-    if recording.is_features or not _windows_in(recording, recipe):
+    if recording.is_features or not _starts_in(store, recording, recipe):
         return False
-    for part in _rows_of(store, recording):
-        rows = part.reshape(len(part), -1)
+    for part in packets_of(store, recording, recipe):
+        rows = part.amplitude.reshape(len(part.amplitude), -1)
         low, high = rows.min(axis=1), rows.max(axis=1)
         if not ((low > 0) & (high < np.inf) & (low < high)).all():  # a NaN is neither
             return False
@@ -305,7 +303,10 @@ def _view_shapes(recording: Recording, recipe: Recipe) -> dict[str, tuple[int, .
 def _recipe_of_room(
     store: Store, room: str, recordings: Sequence[Recording], cut: Recipe
 ) -> Recipe:
-    """How this room's packets become windows: its receiver's, with packets for seconds."""
+    """How this room's packets become windows: its receiver's, with packets for seconds.
+
+    Windows of so many seconds are cut from an even grid where the stored packets are uneven.
+    """
     if any(recording.is_features for recording in recordings):
         return cut
     own = store.recipe(room).cut_like(cut)
@@ -314,17 +315,21 @@ def _recipe_of_room(
     if own.rate is None and own.packet_rate is None:
         rates = [recording.rate for recording in recordings if recording.rate > 0]
         own = replace(own, packet_rate=float(np.median(rates)) if rates else None)
+    if own.rate is None and own.window is None and own.seconds is not None:
+        own = replace(own, rate=even_rate(store, recordings, own))
+    longest = _longest(store, recordings, own)
     try:
-        return own.sized(longest=_longest(recordings))
+        return own.sized(longest=longest)
     except DataError as error:
         raise DataError(f"{store.path}: room '{room}': {error}") from error
 
 
-def _longest(recordings: Sequence[Recording]) -> int:
+def _longest(store: Store, recordings: Sequence[Recording], recipe: Recipe) -> int:
     """Packets of the longest window that fits into at least half of every label's recordings."""
     packets: dict[Label, list[int]] = {}
     for recording in recordings:
-        packets.setdefault(recording.label, []).append(recording.shape[0])
+        longest = max(segment_lengths(store, recording, recipe), default=0)
+        packets.setdefault(recording.label, []).append(longest)
     return min((int(np.median(lengths)) for lengths in packets.values()), default=0)
 
 
@@ -358,16 +363,19 @@ def _usable_windows(
     kinds = {recording.is_features for recording in recordings}
     if len(kinds) > 1:
         raise DataError(f"{store.path}: room '{room}' mixes packets and features; split it in two")
-    if not any(_windows_in(recording, recipe) for recording in recordings):
-        longest = max((recording.shape[0] for recording in recordings), default=0)
-        if not longest:
+    if not any(_starts_in(store, recording, recipe) for recording in recordings):
+        most = max((recording.shape[0] for recording in recordings), default=0)
+        if not most:
             raise DataError(
                 f"{store.path}: room '{room}' holds no packets; leave it out: --without"
             )
+        lengths = [segment_lengths(store, recording, recipe) for recording in recordings]
+        longest = max((packets for within in lengths for packets in within), default=0)
+        evenly = "" if recipe.rate is None else f" without a gap of {recipe.gap:g} s"
         raise DataError(
             f"{store.path}: room '{room}' has no windows: its longest recording has {longest} "
-            f"packets, a window needs {recipe.window}; choose a shorter window, e.g. --set "
-            f"data.window={max(1, longest)}"
+            f"packets{evenly}, a window needs {recipe.window}; choose a shorter window, e.g. --set "
+            f"data.window={most}"
         )
     _refuse_unequal(store, room, recordings, recipe)
     seen = usable = 0
@@ -396,7 +404,7 @@ def _refuse_unequal(
     """Refuse recordings of one room that give windows of different shapes."""
     shape = _window_shape(recordings[0], recipe)
     for recording in recordings:
-        if _window_shape(recording, recipe) != shape and _windows_in(recording, recipe):
+        if _window_shape(recording, recipe) != shape and _starts_in(store, recording, recipe):
             raise DataError(
                 f"{store.path}: room '{room}': recording '{recording.name}' gives windows of "
                 f"{_window_shape(recording, recipe)}, '{recordings[0].name}' of {shape}; all "
@@ -406,35 +414,25 @@ def _refuse_unequal(
 
 def recording_windows(store: Store, recording: Recording, recipe: Recipe) -> Iterator[Windows]:
     """The windows of a stored recording, some at a time; feature rows are windows already."""
-    windower = None if recording.is_features else Windower(recipe)
-    start = 0
-    for part in _rows_of(store, recording):
-        # When it was is not asked here: rows of a store are told apart by their number.
-        times = np.full(len(part), np.nan)
-        if windower is None:
-            faults = tuple(value_fault(row) for row in part)
-            yield Windows(part, np.arange(start, start + len(part)), times, times, faults)
-            start += len(part)
-        else:
-            yield windower.feed(Amplitudes(part, times, _UNNAMED))
-    if windower is not None:
-        yield windower.finish()
-
-
-_UNNAMED = np.zeros(0, np.int16)
-
-
-def _rows_of(store: Store, recording: Recording) -> Iterator[npt.NDArray[np.float32]]:
-    """A recording, some rows at a time."""
-    rows = max(1, _BYTES // (4 * int(np.prod(recording.shape[1:]))))
-    for start in range(0, recording.shape[0], rows):
-        yield store.read(recording, start, min(start + rows, recording.shape[0]))
-
-
-def _windows_in(recording: Recording, recipe: Recipe) -> int:
     if recording.is_features:
-        return recording.shape[0]
-    return len(window_starts(recording.shape[0], recipe))
+        start = 0
+        for part in rows_of(store, recording):
+            faults = tuple(value_fault(row) for row in part)
+            unknown = np.full(len(part), np.nan)
+            yield Windows(part, np.arange(start, start + len(part)), unknown, unknown, faults)
+            start += len(part)
+        return
+    windower = Windower(recipe)
+    for packets in packets_of(store, recording, recipe):
+        yield windower.feed(packets)
+    yield windower.finish()
+
+
+def _starts_in(store: Store, recording: Recording, recipe: Recipe) -> Sequence[int]:
+    """The rows of a recording at which windows begin."""
+    if recording.is_features:
+        return range(recording.shape[0])
+    return segment_starts(segment_lengths(store, recording, recipe), recipe)
 
 
 def _window_shape(recording: Recording, recipe: Recipe) -> tuple[int, ...]:

@@ -266,6 +266,7 @@ class Recipe:
         rate = self.rate or self.packet_rate
         if rate is not None and self.window is not None:
             told[0] += f" ({self.window / rate:.3g} s at {rate:.4g} per second"
+            told[0] += ", put onto an even grid" if self.rate is not None else ""
             short = self.seconds is not None and self.window < round(self.seconds * rate)
             told[0] += f"; no recordings for {self.seconds:g} s)" if short else ")"
         if self.link_count is not None and self.link_count > 1:

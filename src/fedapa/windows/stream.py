@@ -28,6 +28,7 @@ __all__ = [
     "Windower",
     "Windows",
     "kept_sides",
+    "segment_starts",
     "unheard",
     "value_fault",
     "window_shape",
@@ -35,6 +36,10 @@ __all__ = [
 ]
 
 _Rows = npt.NDArray[np.float32]
+
+_BETWEEN_SEGMENTS = 1
+"""Numbers of packets that are left out at a gap: the windows before and after it are then no
+neighbours, also where the first ends with the segment."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +51,7 @@ class Windows:
     normaliser; NaN where a faulty window has no view."""
     starts: npt.NDArray[np.int64]
     """[windows] the number of each one's first packet, counted from the recording's begin after
-    cleaning."""
+    cleaning; a gap takes a number, so that windows on both sides of it are no neighbours."""
     times: npt.NDArray[np.float64]
     """[windows] seconds, of the first packet."""
     ends: npt.NDArray[np.float64]
@@ -85,7 +90,7 @@ class Windower:
         """Of the packets that came; none have yet."""
         self._segment = 0
         self._begin = 0
-        """The recording's packets before this segment."""
+        """Number of this segment's first packet in the recording."""
         self._begin_segment()
 
     def _begin_segment(self) -> None:
@@ -105,8 +110,8 @@ class Windower:
         """The windows that are complete with these packets.
 
         Args:
-            packets: the next piece of a capture; or of stored amplitudes, which were cleaned,
-                resampled and filtered when they were stored.
+            packets: the next piece of a capture; or of stored amplitudes, which are cleaned,
+                resampled and filtered already.
         """
         if isinstance(packets, Capture):
             self._cleaner.check(packets)
@@ -138,7 +143,8 @@ class Windower:
         made = []
         if piece.segment != self._segment:
             made += self._cut(final=True)
-            self._begin += self._packets
+            if self._packets:
+                self._begin += self._packets + _BETWEEN_SEGMENTS
             self._segment = piece.segment
             self._begin_segment()
         rows = _selected(piece.amplitude, self.recipe)
@@ -216,6 +222,16 @@ class Windower:
 def window_starts(packets: int, recipe: Recipe) -> range:
     """The rows of a recording of so many packets at which windows begin."""
     return range(0, packets - (recipe.window or 0) + 1, recipe.step)
+
+
+def segment_starts(lengths: Iterable[int], recipe: Recipe) -> list[int]:
+    """The same of a recording in segments of so many packets, as ``Windows.starts`` has them."""
+    starts: list[int] = []
+    begin = 0
+    for packets in lengths:
+        starts += [begin + start for start in window_starts(packets, recipe)]
+        begin += packets + _BETWEEN_SEGMENTS
+    return starts
 
 
 def window_shape(subcarriers: int, links: int, recipe: Recipe) -> tuple[int, ...]:
