@@ -24,8 +24,8 @@ than half of it, or where such intervals take more than twice this share of the 
 Half an interval tells a lost packet (twice as long) and a burst from jitter. Below that share
 windows of so many packets take as long as they should, on average to about that share. The time is
 asked, too: a few long silences between bursts are few intervals. The simulated rooms (1 to 3 %) and
-three of the six placements of WiAR (below 0.3 %) are even; the other three (6 %) and nearly all sample
-captures (14 % or more) are not.
+three of the six placements of WiAR (below 0.3 %) are even; the other three (6 %) and nearly all
+sample captures (14 % or more) are not.
 """
 _BURSTS = 2.0
 """Packets come in bursts where the median interval says more than so many times the mean rate: a
