@@ -3,7 +3,8 @@
 What changes nothing about the people in a room must not change their count: the receiver's gain, a
 subcarrier that is not heard, the direction of time, which antenna is which. A view that leaves such
 a thing out needs no augmentation by it, and asking for it is refused. Shifts in time come with
-overlapping train windows (``data.overlap``), which are real ones.
+overlapping train windows (``data.overlap``), which are real ones. Seats, furniture and people
+differ between recordings of one count: such a *difference* may be added to any window.
 """
 
 from collections.abc import Collection
@@ -19,14 +20,17 @@ from fedapa.windows.views import Places, find_view
 
 __all__ = ["Augmentation", "Augmenter"]
 
-Augmentation = Literal["gain", "subcarriers", "time", "links"]
+Augmentation = Literal["gain", "subcarriers", "time", "links", "differences"]
 """gain: a factor on the whole window; subcarriers: some are not heard; time: half of the windows
-run backwards; links: antennas change places."""
+run backwards; links: antennas change places; differences: what two windows of one class differ by
+is added."""
 
 _GAIN = 0.2
 """Standard deviation of ln(factor): 1.7 dB, what an automatic gain leaves."""
 _UNHEARD = 0.1
 """Share of the subcarriers of a link."""
+_DIFFERENCE = 0.6
+"""Standard deviation of the factor on a difference; chosen on other rooms, see docs/counting.md."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,7 @@ class Augmenter:
             "subcarriers": places.subcarriers.size > 0,
             "time": places.backwards.size > 0,
             "links": len(places.links) > 1,
+            "differences": True,
         }
         for kind in get_args(Augmentation):
             if kind in kinds and not possible[kind]:
@@ -62,8 +67,7 @@ class Augmenter:
                 what = f"view '{recipe.view}'" if recipe.source == "packets" else "no packets"
                 raise PlanError(
                     f"training.augment: '{kind}' changes nothing in the windows of room "
-                    f"'{room.name}' ({what}); leave it out"
-                    + (f", these can: {', '.join(left)}" if left else "")
+                    f"'{room.name}' ({what}); leave it out, these can: {', '.join(left)}"
                 )
         return cls(
             frozenset(kinds),
@@ -80,14 +84,16 @@ class Augmenter:
             ),
         )
 
-    def __call__(self, windows: Tensor) -> Tensor:
-        """Normalised windows [B, …] as they might have been, normalised.
+    def __call__(self, windows: Tensor, labels: Tensor) -> Tensor:
+        """Normalised windows [B, …] with labels [B] as they might have been, normalised.
 
         Gain, time and links act on what the receiver reported, x = z · deviation + mean. A
         subcarrier that is not heard has its mean, z = 0.
         """
         number = len(windows)
-        if self.kinds - {"subcarriers"}:
+        if "differences" in self.kinds:
+            windows = _with_differences(windows, labels)
+        if self.kinds - {"subcarriers", "differences"}:
             reported = (windows * self.deviation + self.mean).reshape(number, -1)
             reported = self._reported(reported)
             windows = (reported.reshape(windows.shape) - self.mean) / self.deviation
@@ -115,3 +121,20 @@ class Augmenter:
             swapped[:, self.links.ravel()] = values.gather(1, taken)
             values = swapped
         return values
+
+
+def _with_differences(windows: Tensor, labels: Tensor) -> Tensor:
+    """z_i + λ_i · (z_j − z_k), λ ~ N(0, 0.6²): j is drawn from the batch, k from j's class in it.
+
+    In expectation that is noise with the covariance of windows of one class, Σ_w: a direction in
+    which windows of one count differ much is then worth little to the net, as in a linear
+    discriminant. Where j is alone in its class nothing is added.
+    """
+    number, device = len(windows), windows.device
+    alike = labels[:, None] == labels[None]  # (B, B)
+    alike.fill_diagonal_(False)
+    other = (torch.rand(number, number, device=device) * alike).argmax(dim=1)
+    drawn = torch.randperm(number, device=device)
+    factor = _DIFFERENCE * torch.randn(number, device=device) * alike.any(dim=1)[drawn]
+    difference = windows[drawn] - windows[other[drawn]]
+    return windows + factor.reshape(-1, *(1 for _ in windows.shape[1:])) * difference

@@ -72,7 +72,8 @@ class Training:
     """Standard deviation of the noise on normalised train windows, drawn anew each time."""
     augment: tuple[Augmentation, ...] = ()
     """What may happen to train windows, drawn anew each time: "gain", "subcarriers" (some unheard),
-    "time" (backwards), "links" (antennas swapped); only what the view does not leave out."""
+    "time" (backwards), "links" (antennas swapped), only what the view does not leave out; and
+    "differences" (what two windows of one class differ by is added)."""
     patience: NotNegativeInteger = 0
     """Early stopping: rounds without a lower loss on validation windows after which a room trains
     no more. It then always counts with the net of its best round; 0 is the last round's."""
@@ -154,7 +155,7 @@ def _epochs(room: Room, training: Training, key: Key) -> Iterator[tuple[Tensor, 
     for epoch in range(training.epochs):
         for windows, labels in room.batches(training.batch_size, key / "epoch" / epoch):
             if augmented is not None:
-                windows = augmented(windows)
+                windows = augmented(windows, labels)
             if training.noise:
                 windows = windows + training.noise * torch.randn_like(windows)
             yield windows, labels
