@@ -10,6 +10,7 @@ from safetensors.numpy import load_file
 
 from fedapa.algorithms.pooled import Pooled
 from fedapa.errors import PlanError, RosterError
+from fedapa.learning.fit import Training
 from fedapa.randomness import Key
 from fedapa.rooms.pool import PooledRoom, pool_rooms
 from tests.conftest import MakeRooms
@@ -88,3 +89,14 @@ def test_that_the_room_which_trains_has_left_is_said(make_rooms: MakeRooms) -> N
     assert algorithm.standstill(algorithm.admit(gone, cards[0])) == ""
     with pytest.raises(RosterError, match="second holds everybody's windows, and so does room 0"):
         algorithm.admit(server, dataclasses.replace(cards[0], name="second"))
+
+
+def test_pooled_labels_are_spread_over_the_counts_of_all_rooms(make_rooms: MakeRooms) -> None:
+    """The first room holds 0 and 2; a window of 1 of the others lies between them all the same."""
+    rooms = make_rooms(((0, 2), (0, 1), (1, 2)))
+    pooled, *_ = pool_rooms(rooms)
+    assert (rooms[0].held, pooled.held) == ([0, 2], [0, 1, 2])
+    algorithm = Pooled(training=Training(ordinal=1.5))
+    model = algorithm.model(pooled, algorithm.join(pooled, Key(0)))
+    assert model.targets is not None
+    assert model.targets[1].argmax() == 1

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm, Round
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.answers import (
@@ -375,7 +376,7 @@ def test_a_room_that_stops_early_counts_with_its_best_round(
     trained = [reply.upload is not None for reply in replies]
     assert trained[0] and not trained[-1], "this room never stopped"
     stopped = trained.index(False)
-    best = int(np.argmin(losses[: stopped + 1]))
+    best = 1 + int(np.argmin(losses[1 : stopped + 1]))  # never the net that was not trained
     assert stopped - best == 2
     assert not any(trained[stopped:])
     for reply in replies[best:]:
@@ -414,4 +415,24 @@ def test_early_stopping_needs_validation_windows(make_rooms: MakeRooms) -> None:
     room = make_rooms()[0]
     none = replace(room, split=replace(room.split, validation=np.zeros(0, np.int64)))
     with pytest.raises(PlanError, match="'room 0' has no validation windows to stop by"):
-        check_training([none], Training(patience=3))
+        check_training([none], Algorithm(training=Training(patience=3)))
+
+
+def test_rounds_that_a_room_sits_out_try_no_patience(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """Absent in the first five rounds, it still trains; and its first net is no best one."""
+    room = stopping(make_rooms, tmp_path, 2)
+    absent = Request(download=None, train=False)
+    for number in range(1, 6):
+        assert not room.exchange(round_number(number), absent).note
+    reply = room.exchange(round_number(6), TRAIN)
+    assert reply.upload is not None
+    assert "trains no more" not in reply.note
+
+
+def test_pooled_training_takes_no_patience_and_what_fits_once_no_question(
+    make_rooms: MakeRooms,
+) -> None:
+    training = Training(patience=3, augment=("gain",))
+    with pytest.raises(PlanError, match="Pooled trains in one room"):
+        check_training(make_rooms(), algorithms.find("pooled")(training=training))
+    check_training(make_rooms(), algorithms.find("forest")(training=training))

@@ -223,11 +223,37 @@ def test_rooms_of_different_receivers_meet_under_a_view_that_makes_them_alike() 
         agree(plan, apart)
 
 
-def test_without_validation_windows_the_simplest_view_is_taken(tmp_path: Path) -> None:
-    plan = plan_of(store_of(tmp_path / "rooms.h5"), validation=0)
-    (room,) = prepare_rooms(plan)
-    assert room.recipe.view == "amplitude"
-    assert room.view_why == "the simplest: there are no validation windows to choose by"
+def test_views_are_chosen_by_train_windows_where_none_validate(tmp_path: Path) -> None:
+    (room,) = prepare_rooms(plan_of(store_of(tmp_path / "rooms.h5"), validation=0))
+    assert room.recipe.view == "spectrum"
+
+
+def test_a_single_recording_of_every_count_is_tried_by_fifths_of_its_time(tmp_path: Path) -> None:
+    path = store_of(tmp_path / "rooms.h5", takes=1, packets=640)
+    plan = plan_of(path, split="auto")
+    card = tell_data(plan, *survey_rooms(plan))
+    assert set(card.allowed_splits) == {"blocked", "random"}
+    scores = card.view_scores["blocked"]
+    assert scores["spectrum"] == 1  # twenty windows, of which the others tell
+    origins = survey_rooms(plan)[0]
+    chosen = np.flatnonzero([name == "1-0" for name in origins.recordings])
+    folds = trial._folds(origins, "blocked", chosen)
+    assert folds.tolist() == [number // 4 for number in range(20)]
+
+
+def test_rooms_that_cannot_choose_take_statistics() -> None:
+    plan = Plan(data={"split": "recording"})
+    agreed = agree(plan, [card_of("cafe", dict.fromkeys(SHAPES, 0.0))])
+    assert agreed.view == "statistics"
+    assert agreed.view_why == "the usual one: there are too few windows to choose by"
+
+
+def test_a_split_that_leaves_nothing_to_test_is_none_for_auto(tmp_path: Path) -> None:
+    """So large a test part leaves no block beside which anything is left; days are whole."""
+    plan = plan_of(store_of(tmp_path / "rooms.h5"), split="auto", test=0.99)
+    card = tell_data(plan, *survey_rooms(plan))
+    assert "day" in card.allowed_splits
+    assert card.refused_splits["blocked"] == "is left without windows to test"
 
 
 def test_without_validation_windows_the_view_still_fits_the_net(tmp_path: Path) -> None:

@@ -244,8 +244,7 @@ class Algorithm:
         model = self.build(room)
         load_weights(model, cast(NamedArrays, state[net]))
         if self.training.ordinal:
-            held = sorted(set(room.labels[room.split.train].tolist()))
-            targets = soft_targets(room.classes, self.training.ordinal, held)
+            targets = soft_targets(room.classes, self.training.ordinal, room.held)
             model.targets = None if targets is None else targets.to(room.device)
         return model
 

@@ -130,7 +130,8 @@ class Participant:
             note = "; ".join(said for said in (note, stopped) if said)
         elif request.train:
             state, upload, report = self.algorithm.train(self.room, state, round)
-            memory = replace(memory, state=state)
+            trained = memory.trained + 1 if self._stops_early else 0
+            memory = replace(memory, state=state, trained=trained)
         seconds = {"score": scored - began, "train": time.perf_counter() - scored}
         try:
             reply = Reply(
@@ -150,27 +151,36 @@ class Participant:
         return memory, reply
 
     def _with_best(self, memory: "_Memory", round: Round) -> "_Memory":
-        """With this state as the best one, where it is and the plan asks for early stopping."""
-        if not self._stops_early:
+        """With this state as the best one, where it is and the plan asks for early stopping.
+
+        A net that was never trained is no candidate.
+        """
+        if not self._stops_early or not memory.trained:
             return memory
         counter = self._deployed(memory.state, round)
         scores, truth = self.room.scores(counter, "validation")
         loss = log_loss(probabilities_of(scores, fit_temperature(scores, truth)), truth)
         if memory.best and loss >= cast(float, memory.best["loss"]):
             return memory
-        best: Tree = {"state": memory.state, "loss": loss, "round": round.number}
+        best: Tree = {
+            "state": memory.state,
+            "loss": loss,
+            "round": round.number,
+            "trained": memory.trained,
+        }
         return replace(memory, best=best)
 
     def _stopped(self, memory: "_Memory", round: Round) -> str:
         """Why the room trains no more, as a sentence; nothing where it goes on."""
-        if not self._stops_early:
+        if not memory.best:
             return ""
-        best, patience = cast(int, memory.best["round"]), self.algorithm.training.patience
-        if round.number - best < patience:
+        vain = memory.trained - cast(int, memory.best["trained"])
+        if vain < self.algorithm.training.patience:
             return ""
+        found = cast(int, memory.best["round"]) - 1
         return (
-            f"it trains no more: its loss on validation windows was lowest after round {best - 1}; "
-            "it counts with the net of that round"
+            f"it trains no more: its loss on validation windows was lowest after round {found}; it "
+            "counts with the net of that round"
         )
 
     @property
@@ -253,17 +263,24 @@ class _Memory:
     state: RoomState
     """The algorithm's own."""
     best: Tree = field(default_factory=dict)
-    """Where the plan stops early: the state with the lowest loss on validation windows, that loss
-    and the exchange that found it; else nothing."""
+    """Where the plan stops early: the state with the lowest loss on validation windows, that loss,
+    the exchange that found it and the rounds trained until then; else nothing."""
+    trained: int = 0
+    """Where the plan stops early: in how many rounds the room has trained."""
 
     @classmethod
     def of(cls, remembered: Mapping[str, Value]) -> "_Memory":
         """From what a file holds."""
-        return cls(cast(Tree, remembered["state"]), cast(Tree, remembered.get("best", {})))
+        return cls(
+            cast(Tree, remembered["state"]),
+            cast(Tree, remembered.get("best", {})),
+            cast(int, remembered.get("trained", 0)),
+        )
 
     def tree(self) -> Tree:
         """For a file."""
-        return {"state": self.state, **({"best": self.best} if self.best else {})}
+        early: Tree = {"best": self.best, "trained": self.trained} if self.trained else {}
+        return {"state": self.state, **early}
 
     @property
     def served(self) -> RoomState:

@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
+from fedapa.algorithms.algorithm import Algorithm
 from fedapa.errors import DataError, PlanError, RosterError, nearest
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.messages import Agreement, decode_data_card, encode_data_card
 from fedapa.federation.plan import Plan
 from fedapa.federation.trial import try_views
 from fedapa.learning.augment import Augmenter
-from fedapa.learning.fit import Training
 from fedapa.models.build import assign_by_size, is_for_vectors, usual_net
 from fedapa.models.cost import layers
 from fedapa.models.graph import graph_of
@@ -59,6 +59,7 @@ from fedapa.windows.split import (
     with_fewer_recordings,
 )
 from fedapa.windows.views import PER_LINK, VIEWS, find_view
+from fedapa.windows.views.statistics import Statistics
 
 __all__ = [
     "GIVEN_ROOMS",
@@ -79,6 +80,8 @@ __all__ = [
 
 GIVEN_ROOMS = "rooms given in Python"
 """What stands for a file where there is none."""
+_USUAL_VIEW = Statistics.name
+"""Where rooms cannot tell: with few recordings amplitudes are learned by heart."""
 
 
 # ---- what a room does ----------------------------------------------------------------------------
@@ -168,7 +171,14 @@ def tell_data(plan: Plan, origins: Surveyed) -> DataCard:
     """What the server must know of a room's windows before classes, view and nets are agreed on."""
     refused = {} if plan.data.split != "auto" else _refused_splits(origins)
     kinds = STRICTEST_FIRST if plan.data.split == "auto" else (plan.data.split,)
-    splits = {kind: split_own(plan, origins, kind) for kind in kinds if kind not in refused}
+    splits: dict[SplitKind, Split] = {}
+    for kind in (kind for kind in kinds if kind not in refused):
+        try:
+            splits[kind] = split_own(plan, origins, kind)
+        except DataError:
+            if plan.data.split != "auto":
+                raise
+            refused[kind] = "is left without windows to test"
     if not splits:
         reasons = "; ".join(f"{kind}: it {refused[kind]}" for kind in STRICTEST_FIRST)
         raise DataError(
@@ -283,8 +293,20 @@ def check_batches(rooms: Iterable[Room], batch_size: int) -> None:
                 )
 
 
-def check_training(rooms: Iterable[Room], training: Training) -> None:
-    """Refuse settings that would do nothing in a room."""
+def check_training(rooms: Iterable[Room], algorithm: Algorithm) -> None:
+    """Refuse settings that would do nothing in a room, or nothing good.
+
+    What fits once does not train: a preset's settings for those that do are not asked there.
+    """
+    training = algorithm.training
+    if algorithm.fits_once:
+        return
+    if algorithm.pools and (training.patience or set(training.augment) - {"differences"}):
+        raise PlanError(
+            f"{algorithm.title} trains in one room on everybody's windows, which have normalisers "
+            "and validation windows of their own: training.patience and training.augment but for "
+            "'differences' mean nothing there; leave them out"
+        )
     for room in rooms:
         Augmenter.of(room, training.augment)
         if training.patience and not len(room.split.validation):
@@ -368,9 +390,10 @@ def _view(plan: Plan, cards: Sequence[DataCard], split: SplitKind) -> tuple[str 
             f'of one shape ({tried:.400}); leave rooms out, use architecture = "auto", or name a '
             "view"
         )
-    best = max(scores, key=lambda view: round(scores[view], 2))  # of equals the simplest
     if not any(scores.values()):
-        return best, "the simplest: there are no validation windows to choose by"
+        usual = _USUAL_VIEW if _USUAL_VIEW in scores else next(iter(scores))
+        return usual, "the usual one: there are too few windows to choose by"
+    best = max(scores, key=lambda view: round(scores[view], 2))  # of equals the simplest
     shares = ", ".join(f"{view} {100 * score:.0f}" for view, score in scores.items())
     return best, f"a linear model gets most unseen windows right with it, in %: {shares}"
 
@@ -556,7 +579,7 @@ def in_process(
     """
     prepared = list(rooms) if rooms is not None else prepare_rooms(plan, show, workers=workers)
     check_batches(prepared, plan.training.batch_size)
-    check_training(prepared, plan.training)
+    check_training(prepared, plan.build())
     check_nets(prepared)
     return InProcess(plan.build(), prepared, folder=folder, workers=workers)
 

@@ -27,7 +27,7 @@ from fedapa.windows.split import Split, SplitKind, lying_apart
 
 __all__ = ["try_views"]
 
-_VERSION = 2  # of the kept scores: raise it when the same windows give others
+_VERSION = 3  # of the kept scores: raise it when the same windows give others
 _ROWS = 64
 """Of a matrix that the linear model sees, evenly spread: more make it slower and not better."""
 
@@ -43,7 +43,7 @@ def try_views(
 ) -> dict[SplitKind, dict[str, float]]:
     """The share of windows that a linear model gets right which it has not seen, by split and view.
 
-    Where a plan keeps no validation windows, nothing is tried and all views score 0.
+    All views score 0 where nothing can be held out.
     """
     file = cache_folder() / "views" / f"{_name(store, origins, splits, views)}.json"
     if (kept := _kept(file, splits, views)) is not None:
@@ -56,7 +56,6 @@ def try_views(
             spans=origins.spans,
         )
         for kind, split in splits.items()
-        if len(split.validation)
     }
     asked = sorted({int(window) for part in parts.values() for window in part})
     rows: dict[str, list[_Floats]] = {view: [] for view in views}
@@ -85,8 +84,28 @@ def _folds(origins: Surveyed, kind: SplitKind, windows: npt.NDArray[np.int64]) -
     """[windows] which of them are held out together: what the split holds out whole.
 
     Of each class the first recording, the sixth … are in the first fold, the next in the second.
-    Days are dealt out for all classes alike.
+    Days are dealt out for all classes alike. Where recordings are divided (``blocked``), or every
+    class has a single one, each gives a fifth of its time to every fold.
     """
+    folds = _unit_folds(origins, kind, windows)
+    if kind == "blocked" or not folds.any():
+        return _time_folds(origins, windows)
+    return folds
+
+
+def _time_folds(origins: Surveyed, windows: npt.NDArray[np.int64]) -> _Index:
+    """By fifths of each recording's windows."""
+    recordings = np.asarray(origins.recordings)[windows]
+    folds = np.zeros(len(windows), np.int64)
+    for recording in np.unique(recordings):
+        mine = np.flatnonzero(recordings == recording)
+        order = np.argsort(origins.starts[windows[mine]], kind="stable")
+        folds[mine[order]] = np.arange(len(mine)) * _FOLDS // len(mine)
+    return folds
+
+
+def _unit_folds(origins: Surveyed, kind: SplitKind, windows: npt.NDArray[np.int64]) -> _Index:
+    """By whole days, recordings or windows."""
     units = origins.days if kind == "day" else origins.recordings
     known: dict[str, dict[str, int]] = {}
     folds = []

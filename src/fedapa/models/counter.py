@@ -18,7 +18,7 @@ __all__ = ["CounterNet"]
 _HIDDEN = 128
 _MOST = 150_000
 """Parameters: what a Raspberry Pi counts with in passing."""
-_FEWEST = 16
+_FEWEST = 4
 _USUAL = 169
 """Numbers with which learning rates were chosen."""
 _FARTHEST = 4.0

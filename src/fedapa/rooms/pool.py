@@ -30,6 +30,11 @@ class PooledRoom(Room):
         windows = sum(len(member.split.train) for member in self.members)
         return replace(super().card, windows=windows, pooled=True)
 
+    @property
+    def held(self) -> list[int]:
+        """The classes that any member has train windows of."""
+        return sorted({held for member in self.members for held in member.held})
+
     def batches(
         self, size: int, key: Key, *, share: float = 1.0
     ) -> Iterator[tuple[Tensor, Tensor]]:

@@ -128,6 +128,11 @@ class Room:
             )
         return self.recipe.normaliser
 
+    @property
+    def held(self) -> list[int]:
+        """The classes that it has train windows of, sorted."""
+        return np.unique(self.labels[self.split.train]).tolist()  # type: ignore[no-any-return]
+
     @functools.cached_property
     def digest(self) -> str:
         """Of all values of the windows; ``replace`` makes a room that computes it anew."""

@@ -37,8 +37,9 @@ class Profile(LinkStatistics):
         first = np.arange(_PARTS) * len(rows) // _PARTS
         sizes = np.diff([*first, len(rows)])[:, None]
         eighths = np.add.reduceat(rows, first, axis=0) / sizes  # (parts, links · subcarriers)
-        steps = np.abs(np.diff(rows, axis=0)).mean(axis=0)
-        strengths = np.concatenate([eighths.ravel(), rows.std(axis=0), steps])
+        steps = np.diff(rows, axis=0)
+        np.abs(steps, out=steps)
+        strengths = np.concatenate([eighths.ravel(), rows.std(axis=0), steps.mean(axis=0)])
         return np.concatenate([numbers.ravel(), strengths.astype(np.float32)])
 
     def places(self, shape: tuple[int, ...], links: int) -> Places:
