@@ -92,6 +92,7 @@ def pool(tmp_path: Path, rooms: int = 2, takes: int = 4) -> tuple[RoomWindows, .
                 continuous=tuple(number == 0 and index // 2 == 0 for index in range(count)),
                 starts=np.arange(count) % 2 * 4,
                 spans=4,
+                step=4,
                 synthetic=number == 0,
                 recipe=Recipe(device="test", bandwidth=20 + 20 * number, window=4),
                 digest=str(number),

@@ -72,18 +72,18 @@ def test_windows_in_seconds_are_cut_from_an_even_grid(tmp_path: Path) -> None:
 def test_windows_do_not_span_a_gap_nor_are_neighbours_across_it(tmp_path: Path) -> None:
     """Six packets of the grid, nothing for 1.5 s, six more; a single packet before is left out.
 
-    Their numbers are 0 to 5 and 7 to 12.
+    Their numbers are 0 to 5 and 12 to 17: a gap takes as many as there are from window to window.
     """
     times = [-2.0, 0.0, 0.1, 0.2, 0.4, 0.5, 2.0, 2.1, 2.2, 2.4, 2.5]
     path = stored(tmp_path, {"a": times}, levels=[9, 1, 2, 3, 7, 6, 3, 5, 7, 9, 8])
     (cafe,) = materialise(path, Recipe(seconds=0.6))
     grid = [[1, 2, 3, 5, 7, 6], [3, 5, 7, 8, 9, 8]]
     np.testing.assert_allclose(cafe.open()[:, :, 0], grid, rtol=1e-6)
-    assert cafe.starts.tolist() == [0, 7]
+    assert cafe.starts.tolist() == [0, 12]
     (surveyed,) = survey(path, Recipe(seconds=0.6))
-    assert surveyed.starts.tolist() == [0, 7]
-    blocks = Origins.of(cafe.recordings, cafe.starts, cafe.spans).blocks(np.arange(2), 2)
-    assert not len(blocks)
+    assert surveyed.starts.tolist() == [0, 12]
+    origins = Origins.of(cafe.recordings, cafe.starts, spans=cafe.spans, step=cafe.step)
+    assert not len(origins.blocks(np.arange(2), 2))
 
 
 @pytest.fixture(scope="module")

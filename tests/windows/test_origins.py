@@ -32,6 +32,19 @@ def test_windows_that_overlap_or_lie_apart_are_no_block(recordings: str, second:
     assert origins.blocks(np.arange(2), 2).shape == (0, 2)
 
 
+def test_neighbours_may_lie_a_few_rows_apart_where_the_step_does_not_divide_a_window() -> None:
+    """4 s at 99.6 per second are 398 packets, a fifth of them is 80: neighbours begin every 400.
+
+    One window later (480) something is missing between them. With a step of 300 neighbours would
+    begin 600 apart, which is half as much again: two windows of 4 s would be from 10 s.
+    """
+    starts = np.array([0, 400, 800, 1280])
+    origins = Origins.of(list("aaaa"), starts, spans=398, step=80)
+    assert origins.blocks(np.arange(4), 3).tolist() == [[0, 1, 2]]
+    far = Origins.of(list("aa"), np.array([0, 600]), spans=398, step=300)
+    assert not len(far.blocks(np.arange(2), 2))
+
+
 def test_a_time_shorter_than_a_window_has_no_blocks() -> None:
     assert len(ORIGINS.blocks(ALL, 0)) == 0
     assert len(ORIGINS.blocks(ALL[:0], 2)) == 0

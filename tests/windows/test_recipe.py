@@ -131,7 +131,9 @@ def test_seconds_become_packets_at_the_receivers_rate() -> None:
         (500, 0.8, 100),
         (500, 0.875, 50),  # 62.5 is none; in ten parts there are windows end to end
         (500, 0.5, 250),
-        (503, 0.75, 126),  # a prime: as asked for
+        (503, 0.75, 126),  # a prime: neighbours begin 504 apart
+        (398, 0.8, 80),  # 400 apart
+        (31, 0.8, 4),  # 32 apart, where 7 would be 35
     ],
 )
 def test_a_stride_leaves_windows_that_lie_end_to_end(

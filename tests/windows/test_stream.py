@@ -147,7 +147,7 @@ def test_no_window_spans_a_gap_when_resampling(simulated: Capture) -> None:
     np.testing.assert_allclose(windows.ends - windows.times, 0.39, atol=1e-9)
     starts = segment_starts((300, simulated.packets - 300), Recipe(window=40, stride=5))
     assert windows.starts.tolist() == starts
-    assert 301 in starts, "the gap takes a number"
+    assert 305 in starts, "the gap takes the numbers of a step"
 
 
 def test_after_finish_another_recording_begins(simulated: Capture) -> None:

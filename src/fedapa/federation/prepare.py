@@ -275,7 +275,9 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
         device=plan.device,
         synthetic=windows.synthetic,
         view_why=agreed.view_why,
-        origins=Origins.of(windows.recordings, windows.starts, windows.spans),
+        origins=Origins.of(
+            windows.recordings, windows.starts, spans=windows.spans, step=windows.step
+        ),
     ).with_digest(windows.digest)
 
 

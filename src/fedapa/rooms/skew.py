@@ -150,6 +150,7 @@ def deal(
                 continuous=(False,) * len(chosen),
                 starts=starts[chosen],
                 spans=spans,
+                step=max(room.step for room in pool),
                 synthetic=any(pool[int(n)].synthetic for n in np.unique(origin[chosen])),
                 recipe=Recipe.common([pool[int(n)].recipe for n in np.unique(origin[chosen])]),
                 digest=kept.digest,

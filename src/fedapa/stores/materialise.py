@@ -49,7 +49,7 @@ __all__ = [
     "survey",
 ]
 
-_VERSION = 5  # part of the cache key: raise it when the same recipe gives other numbers
+_VERSION = 6  # part of the cache key: raise it when the same recipe gives other numbers
 _NORMALISER_VERSION = 3  # raise it when the same windows give other numbers: they are kept in files
 WORTH_WORKERS = 1 << 25
 """Bytes of packets: fewer are cut in less time than workers take to start."""
@@ -71,6 +71,8 @@ class Surveyed:
     """For each window, its first row in that recording."""
     spans: int
     """Rows of the recording a window covers: two windows overlap if their starts are closer."""
+    step: int
+    """Rows of the recording from one window to the next."""
     synthetic: bool
     recipe: Recipe
     """How they were made, from packet to window; it has no normaliser yet."""
@@ -282,6 +284,7 @@ def _origins(
         **each,
         "starts": np.asarray(about["starts"], np.int64),
         "spans": about["spans"],
+        "step": about["step"],
         "synthetic": any(recording.synthetic for recording in recordings),
         "recipe": Recipe(source="features") if features else recipe,
         "sources": tuple(recordings),
@@ -353,6 +356,7 @@ def _about(cut: Sequence[tuple[Recording, int]], recipe: Recipe) -> dict[str, An
         "continuous": [recording.part == "continuous" for recording, _ in cut],
         "starts": [start for _, start in cut],
         "spans": 1 if cut[0][0].is_features else recipe.window,
+        "step": 1 if cut[0][0].is_features else recipe.step,
     }
 
 

@@ -378,13 +378,14 @@ class Recipe:
 def _stride(window: int, overlap: float) -> int:
     """Packets from one window to the next, the window's length a multiple of them if it can be.
 
-    Then every window has a neighbour that begins where it ends: those that test must not overlap.
+    Then every window has a neighbour that begins where it ends: those that test must not overlap,
+    and are added up over time. Else the neighbour begins a few packets later: a hundredth of a
+    window if that can be, or as few as can be. Of equals the step is the longest.
     """
     parts = round(1 / (1 - overlap))
-    for number in range(parts, 2 * parts):
-        if window % number == 0:
-            return window // number
-    return max(1, round(window * (1 - overlap)))
+    steps = (-(-window // number) for number in range(parts, 2 * parts))
+    few = window // 100
+    return min(steps, key=lambda step: (window % step > 0, max(few, -window % step)))
 
 
 def _brief(value: object) -> str:

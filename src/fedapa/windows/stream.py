@@ -37,10 +37,6 @@ __all__ = [
 
 _Rows = npt.NDArray[np.float32]
 
-_BETWEEN_SEGMENTS = 1
-"""Numbers of packets that are left out at a gap: the windows before and after it are then no
-neighbours, also where the first ends with the segment."""
-
 
 @dataclass(frozen=True, eq=False)
 class Windows:
@@ -51,7 +47,8 @@ class Windows:
     normaliser; NaN where a faulty window has no view."""
     starts: npt.NDArray[np.int64]
     """[windows] the number of each one's first packet, counted from the recording's begin after
-    cleaning; a gap takes a number, so that windows on both sides of it are no neighbours."""
+    cleaning; a gap takes as many numbers as there are from window to window, so that those on both
+    sides of it are no neighbours."""
     times: npt.NDArray[np.float64]
     """[windows] seconds, of the first packet."""
     ends: npt.NDArray[np.float64]
@@ -144,7 +141,7 @@ class Windower:
         if piece.segment != self._segment:
             made += self._cut(final=True)
             if self._packets:
-                self._begin += self._packets + _BETWEEN_SEGMENTS
+                self._begin += self._packets + self.recipe.step
             self._segment = piece.segment
             self._begin_segment()
         rows = _selected(piece.amplitude, self.recipe)
@@ -230,7 +227,7 @@ def segment_starts(lengths: Iterable[int], recipe: Recipe) -> list[int]:
     begin = 0
     for packets in lengths:
         starts += [begin + start for start in window_starts(packets, recipe)]
-        begin += packets + _BETWEEN_SEGMENTS
+        begin += packets + recipe.step
     return starts
 
 
