@@ -348,6 +348,60 @@ def test_windows_in_seconds_follow_each_rooms_rate(tmp_path: Path) -> None:
     assert [own.recipe.packet_rate for own in cut] == [20.0, 20.0, 10.0]
 
 
+@pytest.mark.parametrize(
+    ("lengths", "gap", "window", "words"),
+    [
+        ({0: 60, 1: 60}, 0, 40, ""),
+        ({0: 30, 1: 20}, 0, 20, "no recordings for 4 s"),
+        (
+            {0: 60, 1: 8},
+            0,
+            8,
+            "not 4 s: half of the recordings of class 1 are shorter; record longer ones",
+        ),
+        (
+            {0: 60, 1: 60},
+            30,
+            30,
+            "not 4 s: half of the recordings of every class have gaps of 0.5 s or more in every "
+            "such time; record them without",
+        ),
+    ],
+)
+def test_a_shorter_window_names_the_reason(
+    lengths: dict[int, int], gap: int, window: int, words: str, tmp_path: Path
+) -> None:
+    """4 s at 10 per second are 40 packets; a gap of 2 s after 30 of 60 leaves 30."""
+    path = tmp_path / "rooms.h5"
+    stream = np.random.default_rng(0)
+    with write_store(path) as store:
+        store.add_room("cafe", synthetic=False, about={})
+        for label, packets in lengths.items():
+            times = np.arange(packets) / 10
+            times[gap:] += 2.0 * bool(gap)
+            store.add_recording(
+                "cafe",
+                str(label),
+                label=label,
+                amplitude=stream.uniform(1, 2, (packets, 5, 1)).astype(np.float32),
+                timestamps=times,
+                rate=10.0,
+            )
+    (cafe,) = materialise(path, Recipe(seconds=4.0))
+    assert (cafe.recipe.window, cafe.recipe.shortened) == (window, words)
+
+
+def test_a_recommended_window_becomes_the_longest_that_fits(make_store: MakeStore) -> None:
+    path = make_store(packets=32)
+    with h5py.File(path, "r+") as file:
+        file.attrs["window"] = 64
+    (cafe, _) = materialise(path, Recipe())
+    assert cafe.open().shape[1] == 32
+    assert "no recordings for 64 packets" in cafe.recipe.sentence()
+    with pytest.raises(DataError, match="has no windows"):
+        materialise(path, Recipe(window=64))
+
+
 def test_a_dead_link_is_told_with_its_place_and_can_be_dropped(tmp_path: Path) -> None:
     path = tmp_path / "rooms.h5"
     amplitude = np.random.default_rng(0).uniform(1, 2, (20, 5, 2)).astype(np.float32)

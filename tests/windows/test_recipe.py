@@ -151,6 +151,37 @@ def test_a_window_of_seconds_is_cut_down_to_the_recordings_and_says_so() -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("rate", "packets"),
+    [
+        (99.6, 400),
+        (100.0, 400),
+        (101.9, 400),
+        (125.0, 500),
+        (33.37, 133),
+        (97.0, 388),
+        (1000, 4000),
+    ],
+)
+def test_receivers_that_were_set_to_one_rate_have_one_number_of_packets(
+    rate: float, packets: int
+) -> None:
+    """Within 2 % of a round rate it is the round one; 33.37 and 97 are near none."""
+    sized = Recipe(seconds=4.0, packet_rate=rate).sized(longest=5000)
+    assert (sized.window, sized.shortened) == (packets, "")
+
+
+def test_the_recommended_window_is_cut_down_and_one_that_is_asked_for_is_not() -> None:
+    assert Recipe().sized(recommended=400, longest=500).window == 400
+    assert Recipe(window=300).sized(recommended=400, longest=250).window == 300
+    sized = Recipe(packet_rate=125.0).sized(recommended=400, longest=250)
+    assert sized.sentence() == (
+        "windows of 250 packets (2 s at 125 per second; no recordings for 400 packets), view "
+        "amplitude"
+    )
+    assert not sized.differences(replace(sized, shortened="")), "why is no difference"
+
+
 def test_packets_that_are_said_stay_however_short_the_recordings() -> None:
     assert Recipe(window=400).sized(longest=250).window == 400
 

@@ -138,7 +138,7 @@ class DataPlan(_Section):
         )
 
     def recipe(self, recommended: int | None, view: str | None = None) -> Recipe:
-        """How to cut windows.
+        """How to cut windows; one without packets and seconds is as the store recommends.
 
         Args:
             recommended: the store's own window length.
@@ -150,8 +150,8 @@ class DataPlan(_Section):
                 f"data.decimate: {self.decimate} leaves nothing of a window of {length}"
             )
         return Recipe(
-            window=length,
-            seconds=(self.seconds or _SECONDS) if length is None else self.seconds,
+            window=self.window,
+            seconds=_SECONDS if length is None and not self.seconds else self.seconds,
             stride=self.stride,
             overlap=self.overlap,
             decimate=self.decimate,

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from fedapa.processes import Progress, Show, side_by_side, unseen
 from fedapa.stores.arrays import ArrayFile, kept_array
 from fedapa.stores.packets import even_rate, packets_of, rows_of, segment_lengths
 from fedapa.stores.store import Recording, Store
-from fedapa.windows.labels import Label
+from fedapa.windows.labels import Label, sorted_labels
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.stream import (
@@ -51,6 +51,8 @@ __all__ = [
 
 _VERSION = 6  # part of the cache key: raise it when the same recipe gives other numbers
 _NORMALISER_VERSION = 3  # raise it when the same windows give other numbers: they are kept in files
+_SHOWN = 60
+"""Letters of a class in a reason."""
 WORTH_WORKERS = 1 << 25
 """Bytes of packets: fewer are cut in less time than workers take to start."""
 
@@ -320,20 +322,45 @@ def _recipe_of_room(
         own = replace(own, packet_rate=float(np.median(rates)) if rates else None)
     if own.rate is None and own.window is None and own.seconds is not None:
         own = replace(own, rate=even_rate(store, recordings, own))
-    longest = _longest(store, recordings, own)
     try:
-        return own.sized(longest=longest)
+        wanted = own.wanted(store.window)
     except DataError as error:
         raise DataError(f"{store.path}: room '{room}': {error}") from error
+    longest, why = _longest(store, recordings, own, wanted or 0)
+    return own.sized(recommended=store.window, longest=longest, why=why)
 
 
-def _longest(store: Store, recordings: Sequence[Recording], recipe: Recipe) -> int:
-    """Packets of the longest window that fits into at least half of every label's recordings."""
-    packets: dict[Label, list[int]] = {}
+def _longest(
+    store: Store, recordings: Sequence[Recording], recipe: Recipe, wanted: int
+) -> tuple[int, str]:
+    """Packets of the longest window that fits into at least half of every label's recordings.
+
+    And why it is not ``wanted``, in words, where it is not.
+    """
+    parts: dict[Label, list[tuple[int, ...]]] = {}
     for recording in recordings:
-        longest = max(segment_lengths(store, recording, recipe), default=0)
-        packets.setdefault(recording.label, []).append(longest)
-    return min((int(np.median(lengths)) for lengths in packets.values()), default=0)
+        parts.setdefault(recording.label, []).append(segment_lengths(store, recording, recipe))
+    fitting = {label: _half_have(within, max) for label, within in parts.items()}
+    longest = min(fitting.values(), default=0)
+    if longest >= wanted:
+        return longest, ""
+    asked = f"{wanted} packets" if recipe.seconds is None else f"{recipe.seconds:g} s"
+    if not any(sum(within) >= wanted for held in parts.values() for within in held):
+        return longest, f"no recordings for {asked}"
+    short = [label for label in sorted_labels(fitting) if fitting[label] < wanted]
+    label = min(short, key=lambda label: fitting[label])
+    who = f"class {label}"[:_SHOWN] if len(short) < len(fitting) else "every class"
+    if _half_have(parts[label], sum) >= wanted:
+        return longest, (
+            f"not {asked}: half of the recordings of {who} have gaps of {recipe.gap:g} s or more "
+            "in every such time; record them without"
+        )
+    return longest, f"not {asked}: half of the recordings of {who} are shorter; record longer ones"
+
+
+def _half_have(parts: Sequence[tuple[int, ...]], of: Callable[[tuple[int, ...]], int]) -> int:
+    """Packets that half of some recordings have or more; ``of`` counts those in one's parts."""
+    return int(np.median([of(within) if within else 0 for within in parts]))
 
 
 def _cut_room(

@@ -50,6 +50,10 @@ _TAPER = 1.65
 """Half the length of the low-pass filter, in periods of its cut-off: a Hamming window then falls
 from half to one and a half times the cut-off."""
 _LONGEST_REACH = 10_000
+_ROUND_RATES = (1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 7.5, 8, 10)
+"""Packets per second that receivers are set to, and ten, a hundred, … times these."""
+_OFF = 0.02
+"""Share that a measured rate is off such a rate at most, to be taken for it."""
 _MOST_OVERLAP = 0.95
 
 Source = Literal["packets", "features", "arrays"]
@@ -85,7 +89,10 @@ class Recipe:
     window: int | None = None
     """Packets per window, before decimation; None: not cut yet, or not made of packets."""
     seconds: float | None = None
-    """How long a window should be, where ``sized`` makes packets of it; None: packets are said."""
+    """How long a window should be, where ``sized`` makes packets of it; None: packets are said, or
+    it is what the store recommends."""
+    shortened: str = ""
+    """Why a window is shorter than it should be, in words; nothing where it is not."""
     stride: int | None = None
     """Packets from one window to the next; None is ``window``: no overlap."""
     overlap: float = 0.0
@@ -109,6 +116,8 @@ class Recipe:
         _choice("bad_windows", self.bad_windows, get_args(BadWindows))
         if self.device is not None and not isinstance(self.device, str):
             raise DataError(f"device {self.device!r} is no name of a receiver")
+        if not isinstance(self.shortened, str):
+            raise DataError(f"shortened {_brief(self.shortened)} is no reason in words")
         _choice("view", self.view, tuple(VIEWS))
         for name in ("bandwidth", "link_count", "window", "stride"):
             if getattr(self, name) is not None:
@@ -238,37 +247,56 @@ class Recipe:
         rate = self.rate or self.packet_rate
         return None if rate is None else rate / self.decimate
 
-    def sized(self, *, longest: int | None = None) -> "Recipe":
+    def wanted(self, recommended: int | None = None) -> int | None:
+        """Packets of a window as it is asked for, however short recordings are.
+
+        Rooms whose receivers were set to one rate need one number of packets: a rate within 2 % of
+        a round one is taken for it.
+
+        Args:
+            recommended: the store's window, taken where neither packets nor seconds are said.
+        """
+        if self.window is not None or self.seconds is None:
+            return self.window or recommended
+        rate = self.rate or self.packet_rate
+        if rate is None:
+            raise DataError(
+                f"windows of {self.seconds:g} s, and nobody noted how many packets per second "
+                "there are; import the captures again with --rate, or set data.window"
+            )
+        return max(1, self.decimate, round(self.seconds * _round_rate(rate)))
+
+    def sized(
+        self, *, recommended: int | None = None, longest: int | None = None, why: str = ""
+    ) -> "Recipe":
         """With packets for seconds and a stride for the overlap, at this receiver's packet rate.
 
         Args:
-            longest: packets that there are at most; a window of seconds is cut down to them.
+            recommended: the store's window, taken where neither packets nor seconds are said.
+            longest: packets that there are at most; a window of seconds, or the recommended one,
+                is cut down to them.
+            why: the reason for it, in words.
         """
-        window = self.window
-        if window is None and self.seconds is not None:
-            rate = self.rate or self.packet_rate
-            if rate is None:
-                raise DataError(
-                    f"windows of {self.seconds:g} s, and nobody noted how many packets per second "
-                    "there are; import the captures again with --rate, or set data.window"
-                )
-            window = min(max(1, self.decimate, round(self.seconds * rate)), longest or sys.maxsize)
+        window, shortened = self.wanted(recommended), self.shortened
+        if self.window is None and window is not None and window > (longest or sys.maxsize):
+            missing = f"{window} packets" if self.seconds is None else f"{self.seconds:g} s"
+            window, shortened = longest, why or f"no recordings for {missing}"
         stride = self.stride
         if self.overlap and window is not None:
             stride = _stride(window, self.overlap)
-        return replace(self, window=window, stride=stride, overlap=0.0)
+        return replace(self, window=window, stride=stride, overlap=0.0, shortened=shortened)
 
     def sentence(self) -> str:
         """What its windows are, for people: length, links, view."""
         if self.source != "packets":
             return {"features": "feature vectors", "arrays": "windows given in Python"}[self.source]
         told = [f"windows of {self.window} packets"]
-        rate = self.rate or self.packet_rate
+        rate, lasting = self.rate or self.packet_rate, ""
         if rate is not None and self.window is not None:
-            told[0] += f" ({self.window / rate:.3g} s at {rate:.4g} per second"
-            told[0] += ", put onto an even grid" if self.rate is not None else ""
-            short = self.seconds is not None and self.window < round(self.seconds * rate)
-            told[0] += f"; no recordings for {self.seconds:g} s)" if short else ")"
+            lasting = f"{self.window / rate:.3g} s at {rate:.4g} per second"
+            lasting += ", put onto an even grid" if self.rate is not None else ""
+        if lasting or self.shortened:
+            told[0] += f" ({'; '.join(filter(None, [lasting, self.shortened]))})"
         if self.link_count is not None and self.link_count > 1:
             used = "all" if self.links == "all" else "the first"
             told.append(f"{used} of {self.link_count} links")
@@ -305,7 +333,7 @@ class Recipe:
     def differences(self, other: "Recipe") -> list[str]:
         """Where two recipes differ, for a sentence: "rate 50 instead of 40"."""
         told = []
-        for name in (field.name for field in fields(self)):
+        for name in (field.name for field in fields(self) if field.name != "shortened"):
             mine, theirs = self._effective(name), other._effective(name)
             if mine != theirs:
                 told.append(f"{name} {_brief(mine)} instead of {_brief(theirs)}")
@@ -373,6 +401,13 @@ class Recipe:
         if "rate" not in shared:
             shared = {name: shared[name] for name in shared.keys() - {"longest_gap", "low_pass"}}
         return cls(**shared)
+
+
+def _round_rate(rate: float) -> float:
+    """The round rate that is meant, or the rate itself where there is none near."""
+    power = 10.0 ** math.floor(math.log10(rate))
+    near = min((step * power for step in _ROUND_RATES), key=lambda found: abs(found - rate))
+    return near if abs(near - rate) <= _OFF * near else rate
 
 
 def _stride(window: int, overlap: float) -> int:
