@@ -41,6 +41,7 @@ DATA_CARD = DataCard(
     synthetic=True,
     allowed_splits={"recording": 8, "random": 30},
     refused_splits={"day": "has recordings without a day"},
+    refused_views={"statistics": "needs 10 packets per second or more, not 1; record faster"},
 )
 AGREEMENT = Agreement((0, 1, 2), (16, 52), {"cafe": "tiny"}, "recording", "the plan asks for it")
 CARD = RoomCard("cafe", "tiny", 8, 3, 4, {"head.bias": (3,)}, labels=(0, 1, 2), parts=PARTS)
@@ -190,8 +191,9 @@ def test_what_is_not_whole_is_refused_with_a_sentence(
         ("data card", {"parts": {"train": 3}}, "expected the number of train"),
         ("data card", {"allowed_splits": {"hour": 3}}, "input should be 'random', 'blocked', "),
         ("data card", {"allowed_splits": {"day": -3}}, "'day' leaves -3 train windows; expected 0"),
+        ("data card", {"refused_views": {"level": 401 * "a"}}, "why not view 'level': 401 letters"),
         ("data card", {"refused_splits": {"day": 201 * "a"}}, "201 letters; expected at most 200"),
-        ("card", {"split_why": 1001 * "a"}, "split_why: 1001 letters; expected at most 1000"),
+        ("card", {"split_why": 2001 * "a"}, "split_why: 2001 letters; expected at most 2000"),
         ("agreement", {"split": "auto"}, "split: input should be 'random', "),
         ("data card", {"window_shape": [1, 2, 3]}, r"windows of shape \(1, 2, 3\)"),
         ("agreement", {"classes": [1]}, "expected two or more"),

@@ -250,3 +250,33 @@ def test_the_plan_can_ask_for_fewer_recordings(make_store: MakeStore) -> None:
     assert (len(whole.split.train), len(fewer.split.train)) == (24, 8)
     assert set(fewer.split.train) < set(whole.split.train)
     np.testing.assert_array_equal(fewer.split.test, whole.split.test)
+
+
+def test_views_that_are_left_out_are_told_with_the_reason() -> None:
+    cards = [
+        DataCard(
+            name,
+            (0, 1),
+            (16, 6),
+            PARTS,
+            allowed_splits={"recording": 8},
+            view_shapes=dict.fromkeys(scores, (16, 6)),
+            refused_views=refused,
+            view_scores={"recording": scores},
+        )
+        for name, scores, refused in (
+            (
+                "cafe",
+                {"amplitude": 0.4},
+                {"level": "is dead; mend it", "motion": "is dead; mend it"},
+            ),
+            ("hall", {"amplitude": 0.6, "level": 0.9, "motion": 0.9}, {}),
+        )
+    ]
+    plan = Plan(data={"split": "recording"})
+    agreed = agree(plan, cards)
+    assert agreed.view == "amplitude"
+    assert agreed.view_why == (
+        "the only view that is left; left out: level, motion (room 'cafe': is dead; mend it)"
+    )
+    assert "left out" not in agree(plan, cards[1:]).view_why

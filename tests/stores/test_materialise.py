@@ -14,7 +14,7 @@ import pytest
 
 from fedapa.errors import DataError
 from fedapa.processes import Progress
-from fedapa.stores.materialise import materialise
+from fedapa.stores.materialise import materialise, survey
 from fedapa.stores.store import Store, write_store
 from fedapa.windows.clean import Amplitudes
 from fedapa.windows.recipe import Recipe
@@ -410,7 +410,59 @@ def test_a_dead_link_is_told_with_its_place_and_can_be_dropped(tmp_path: Path) -
         store.add_room("cafe", synthetic=False, about={})
         store.add_recording("cafe", "a", label=0, amplitude=amplitude, timestamps=np.arange(20.0))
     recipe = Recipe(window=10, links="all", view="motion")
-    with pytest.raises(DataError, match=r"recording 'a', from row 10\) has a dead link \(number 1"):
+    with pytest.raises(
+        DataError, match=r"recording 'a', from row 10\) has a dead link \(link 2 of 2"
+    ):
+        materialise(path, recipe)
+    with pytest.raises(DataError, match=r"--set data.bad_windows=drop or --set data.links=first$"):
         materialise(path, recipe)
     (cafe,) = materialise(path, replace(recipe, bad_windows="drop"))
     assert cafe.starts.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "place", "words"),
+    [
+        (
+            slice(10, None),
+            (slice(None), 1),
+            "recording 'a' has a dead link (link 2 of 2 is zero throughout), in 1 of 2 windows; "
+            "--set data.bad_windows=drop or --set data.links=first",
+        ),
+        (
+            slice(None),
+            (slice(None), 1),
+            "recording 'a' has a dead link (link 2 of 2 is zero throughout), in 2 of 2 windows; "
+            "--set data.links=first",
+        ),
+        (
+            slice(None),
+            (3, slice(None)),
+            "recording 'a' has a subcarrier that is zero throughout (4 of 9), in 2 of 2 windows; "
+            "--set data.subcarrier_step=2",
+        ),
+        (
+            slice(None),
+            (0, slice(None)),
+            "recording 'a' has a subcarrier that is zero throughout (1 of 9), in 2 of 2 windows; "
+            "mend the recordings, or leave the room out: --without",
+        ),
+    ],
+)
+def test_a_survey_says_why_there_is_no_view_and_what_to_do(
+    rows: slice, place: tuple[slice | int, slice | int], words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rooms.h5"
+    amplitude = np.random.default_rng(0).uniform(1, 2, (20, 9, 2)).astype(np.float32)
+    amplitude[rows, *place] = 0
+    with write_store(path) as store:
+        store.add_room("cafe", synthetic=False, about={})
+        store.add_recording(
+            "cafe", "a", label=0, amplitude=amplitude, timestamps=np.arange(20.0), rate=1.0
+        )
+    (cafe,) = survey(path, Recipe(window=10, links="all"))
+    assert list(cafe.shapes) == ["amplitude"]
+    assert cafe.refused_views["motion"] == words
+    assert cafe.refused_views["profile"] == (
+        "needs 10 packets per second or more, not 1; record faster"
+    )

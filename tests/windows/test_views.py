@@ -268,9 +268,9 @@ def test_faults_are_told_by_what_the_view_needs() -> None:
     good, link, subcarrier, constant, nan = made.faults
     assert good == ""
     assert link == (
-        "has a dead link (number 1 of 2 is zero throughout), of which view 'motion' makes nothing"
+        "has a dead link (link 2 of 2 is zero throughout), of which view 'motion' makes nothing"
     )
-    assert "zero throughout (number 7 of 12), of which view 'motion' makes nothing" in subcarrier
+    assert "zero throughout (8 of 12), of which view 'motion' makes nothing" in subcarrier
     assert constant.startswith("is constant")
     assert np.isfinite(made.values[0]).all()
     assert np.isnan(made.values[1:]).all()
@@ -288,11 +288,26 @@ def test_faults_are_told_by_what_the_view_needs() -> None:
             Recipe(window=40, view="statistics", packet_rate=1.0),
             "needs 10 packets per second or more, not 1; record faster, or use view",
         ),
+        (
+            Recipe(window=40, view="level", subcarrier_step=12, packet_rate=50.0),
+            "needs 2 subcarriers per link or more, not 1; lower data.subcarrier_step, or use view",
+        ),
+        (
+            Recipe(window=40, view="profile", subcarrier_step=6, packet_rate=50.0),
+            "needs 3 subcarriers per link or more, not 2; lower data.subcarrier_step",
+        ),
     ],
 )
 def test_a_view_that_can_say_nothing_is_refused(recipe: Recipe, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        Windower(recipe)
+        Windower(recipe).feed(amplitudes(window(100)))
+
+
+@every_view
+def test_the_fewest_subcarriers_give_numbers(view: View) -> None:
+    made = view(window()[:, :, : view.fewest_subcarriers], 50.0)
+    assert np.isfinite(made).all()
+    assert made.std() > 0
 
 
 def test_an_unknown_view_names_the_nearest() -> None:

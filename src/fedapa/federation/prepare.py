@@ -78,6 +78,8 @@ __all__ = [
     "tell_data",
 ]
 
+_REASONS = 3
+"""Why views are left out, told at most."""
 GIVEN_ROOMS = "rooms given in Python"
 """What stands for a file where there is none."""
 _USUAL_VIEW = Statistics.name
@@ -204,6 +206,7 @@ def tell_data(plan: Plan, origins: Surveyed) -> DataCard:
         allowed_splits={kind: len(split.train) for kind, split in splits.items()},
         refused_splits=refused,
         view_shapes=origins.shapes,
+        refused_views=origins.refused_views,
         view_scores=scores,
     )
 
@@ -223,10 +226,11 @@ def _fitting_views(plan: Plan, origins: Surveyed) -> list[str]:
     ]
     if not views:
         what = "vectors of numbers" if True in wanted else "matrices"
+        reasons = dict.fromkeys(origins.refused_views.values())
         raise PlanError(
             f"room '{origins.room}': {plan.build().title} with net {_net_names(nets)} needs "
-            f"{what}, and none of its views ({', '.join(origins.shapes)}) is such; use another "
-            "net, or a longer window"
+            f"{what}, and none of its views ({', '.join(origins.shapes)}) is such; "
+            + (" · ".join(reasons) if reasons else "use another net, or a longer window")
         )
     return views
 
@@ -392,12 +396,28 @@ def _view(plan: Plan, cards: Sequence[DataCard], split: SplitKind) -> tuple[str 
             f'of one shape ({tried:.400}); leave rooms out, use architecture = "auto", or name a '
             "view"
         )
+    left_out = _left_out(cards)
     if not any(scores.values()):
         usual = _USUAL_VIEW if _USUAL_VIEW in scores else next(iter(scores))
-        return usual, "the usual one: there are too few windows to choose by"
+        return usual, f"the usual one: there are too few windows to choose by{left_out}"
     best = max(scores, key=lambda view: round(scores[view], 2))  # of equals the simplest
+    if left_out and len(scores) == 1:
+        return best, f"the only view that is left{left_out}"
     shares = ", ".join(f"{view} {100 * score:.0f}" for view, score in scores.items())
-    return best, f"a linear model gets most unseen windows right with it, in %: {shares}"
+    return best, f"a linear model gets most unseen windows right with it, in %: {shares}{left_out}"
+
+
+def _left_out(cards: Sequence[DataCard]) -> str:
+    """The views that a room cannot have, by reason, for the end of a sentence; mostly nothing."""
+    reasons: dict[str, list[str]] = {}
+    for view in VIEWS:
+        refusing = [card for card in cards if view in card.refused_views]
+        if refusing:
+            reason = f"room '{refusing[0].name}': {refusing[0].refused_views[view]}"
+            reasons.setdefault(reason, []).append(view)
+    told = [f"{', '.join(views)} ({reason})" for reason, views in reasons.items()]
+    more = [f"{len(told) - _REASONS} more"] if len(told) > _REASONS else []
+    return f"; left out: {'; '.join([*told[:_REASONS], *more])}" if told else ""
 
 
 def _split(plan: Plan, cards: Sequence[DataCard]) -> tuple[SplitKind, str]:

@@ -20,8 +20,9 @@ _MOST = 1 << 62
 """Windows or FLOPs at most: what is reckoned with them fits into a float."""
 _PARTS = frozenset(["train", "validation", "test"])
 _LONGEST_REASON = 200
-_LONGEST_WHY = 5 * _LONGEST_REASON
-"""One reason for each kind that is stricter than the split, and the rooms that gave them."""
+_LONGEST_WHY = 10 * _LONGEST_REASON
+"""One reason for each kind that is stricter than the split, and the rooms that gave them; or two
+reasons why views are left out."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class DataCard:
     """The splits that it does not allow, each with the reason: "has no …"."""
     view_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of its windows under each view that they can have; none where they came finished."""
+    refused_views: Mapping[str, str] = field(default_factory=dict)
+    """The views that they cannot have, each with the reason and a remedy."""
     view_scores: Mapping[SplitKind, Mapping[str, float]] = field(default_factory=dict)
     """Where the rooms choose the view: how well it suits, 0 to 1, by split and by view."""
 
@@ -68,6 +71,8 @@ class DataCard:
             _check_length(where, f"why not split '{kind}'", reason, _LONGEST_REASON)
         for view, shape in self.view_shapes.items():
             _check_window_shape(f"{where}: view '{view:.80}'", shape)
+        for view, reason in self.refused_views.items():
+            _check_length(where, f"why not view '{view:.80}'", reason, 2 * _LONGEST_REASON)
         for kind, scores in self.view_scores.items():
             for view, value in scores.items():
                 if kind not in self.allowed_splits or view not in self.view_shapes:

@@ -33,6 +33,7 @@ from fedapa.windows.stream import (
     Windows,
     kept_sides,
     segment_starts,
+    silent_in,
     unheard,
     value_fault,
     window_shape,
@@ -80,6 +81,8 @@ class Surveyed:
     """How they were made, from packet to window; it has no normaliser yet."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of a window under each view that this room can have; none where windows came finished."""
+    refused_views: Mapping[str, str] = field(default_factory=dict)
+    """The views that it cannot have, each with the reason and a remedy."""
     sources: tuple[Recording, ...] = ()
     """The room's recordings as its store lists them, which takes a while; dealt rooms have none."""
 
@@ -160,7 +163,7 @@ def survey(
 
     A view that needs a signal everywhere is none for a room with a dead link or a silent
     subcarrier, unless bad windows are dropped: then it is one, and ``amplitude`` is none, since it
-    would have other windows than the rest.
+    would have other windows than the rest. ``refused_views`` says so.
     """
     plain = replace(recipe, view="amplitude")
     surveyed = []
@@ -168,39 +171,93 @@ def survey(
         for room in store.rooms if rooms is None else tuple(sorted(rooms)):
             recordings = store.recordings(room)
             own = _recipe_of_room(store, room, recordings, plain)
+            dropping = own.bad_windows == "drop"
             cut: list[tuple[Recording, int]] = []
-            silent = 0
-            for recording, start, is_silent in _surveyed(store, room, recordings, own):
-                silent += is_silent
-                if not is_silent or own.bad_windows == "refuse":
+            silence = _Silence()
+            for recording, start, silent in _surveyed(store, room, recordings, own):
+                silence.add(recording, silent)
+                if not (dropping and silent.any()):
                     cut.append((recording, start))
             if not cut:
                 raise DataError(
                     f"{path}: room '{room}': every window has a dead link or a silent subcarrier; "
-                    'use data.view = "amplitude"'
+                    f'{silence.remedy()}, or use data.view = "amplitude"'
                 )
-            origins = Surveyed(**_origins(store, room, recordings, own, _about(cut, own)))
-            shapes = {
-                view: shape
-                for view, shape in origins.shapes.items()
-                if not silent or find_view(view).needs_signal == (own.bad_windows == "drop")
-            }
-            surveyed.append(replace(origins, shapes=shapes))
+            found = Surveyed(**_origins(store, room, recordings, own, _about(cut, own)))
+            if silence.windows:
+                why = silence.dropped() if dropping else silence.refused()
+                usable = {
+                    view: shape
+                    for view, shape in found.shapes.items()
+                    if find_view(view).needs_signal == dropping
+                }
+                refused = {view: why for view in found.shapes if view not in usable}
+                found = replace(
+                    found, shapes=usable, refused_views={**found.refused_views, **refused}
+                )
+            surveyed.append(found)
     return tuple(surveyed)
+
+
+@dataclass
+class _Silence:
+    """What was zero throughout some windows of a room."""
+
+    seen: int = 0
+    """Windows that were looked at."""
+    windows: int = 0
+    """Those with something silent."""
+    first: str = ""
+    """The first of them, in words."""
+    places: npt.NDArray[np.bool_] | None = None
+    """[links, subcarriers] that were silent in any."""
+
+    def add(self, recording: Recording, silent: npt.NDArray[np.bool_]) -> None:
+        """Another window, and what of it was silent [links, subcarriers]."""
+        self.seen += 1
+        if not silent.any():
+            return
+        self.windows += 1
+        self.first = self.first or f"recording '{recording.name}' {unheard(silent)}"
+        self.places = silent if self.places is None else self.places | silent
+
+    def refused(self) -> str:
+        """Why views that need a signal have none, and what to do."""
+        return f"{self.first}, in {self.windows} of {self.seen} windows; {self.remedy()}"
+
+    def dropped(self) -> str:
+        """Why the view that would keep such windows is none where they are dropped."""
+        return (
+            f"{self.windows} of {self.seen} windows are dropped that it would keep ({self.first})"
+        )
+
+    def remedy(self) -> str:
+        """What to set so that every window has a signal."""
+        ways = ["data.bad_windows=drop"] if self.windows < self.seen else []
+        if self.places is not None and len(self.places) > 1 and not self.places[0].any():
+            ways.append("data.links=first")
+        elif self.places is not None:
+            steps = range(2, 1 + self.places.shape[1] // 3)
+            thin = [step for step in steps if not self.places[:, ::step].any()]
+            ways += [f"data.subcarrier_step={thin[0]}"] if thin else []
+        said = " or ".join(f"--set {way}" for way in ways)
+        return said or "mend the recordings, or leave the room out: --without"
 
 
 def _surveyed(
     store: Store, room: str, recordings: Sequence[Recording], recipe: Recipe
-) -> Iterator[tuple[Recording, int, bool]]:
-    """The windows of one room by recording, first row and whether something in it is silent."""
+) -> Iterator[tuple[Recording, int, npt.NDArray[np.bool_]]]:
+    """The windows of one room by recording, first row and what in it is silent [links, …]."""
+    nothing = np.zeros((1, 1), bool)
     if recipe.decimate == 1 and all(_plainly_usable(store, one, recipe) for one in recordings):
         _refuse_unequal(store, room, recordings, recipe)
         for recording in recordings:
             for start in _starts_in(store, recording, recipe):
-                yield recording, start, False
+                yield recording, start, nothing
         return
     for recording, start, window in _usable_windows(store, room, recordings, recipe):
-        silent = not recording.is_features and bool(unheard(_by_link(window, recording, recipe)))
+        features = recording.is_features
+        silent = nothing if features else silent_in(_by_link(window, recording, recipe))
         yield recording, start, silent
 
 
@@ -241,8 +298,13 @@ def _by_link(
     window: npt.NDArray[np.float32], recording: Recording, recipe: Recipe
 ) -> npt.NDArray[np.float32]:
     """A window [packets, links · subcarriers] as [packets, links, subcarriers]."""
+    return window.reshape(len(window), *_window_sides(recording, recipe))
+
+
+def _window_sides(recording: Recording, recipe: Recipe) -> tuple[int, int]:
+    """Links and subcarriers of a window."""
     _, subcarriers, links = recording.shape
-    return window.reshape(len(window), *kept_sides(subcarriers, links, recipe))
+    return kept_sides(subcarriers, links, recipe)
 
 
 def _bytes_of(store: Store, rooms: Sequence[str]) -> int:
@@ -290,19 +352,21 @@ def _origins(
         "synthetic": any(recording.synthetic for recording in recordings),
         "recipe": Recipe(source="features") if features else recipe,
         "sources": tuple(recordings),
-        "shapes": {} if features else _view_shapes(recordings[0], recipe),
+        **({} if features else _views(recordings[0], recipe)),
     }
 
 
-def _view_shapes(recording: Recording, recipe: Recipe) -> dict[str, tuple[int, ...]]:
-    """Of a window under each view that such a recording can have."""
-    shapes = {}
+def _views(recording: Recording, recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """The shape of a window under each view that such a recording can have; else the reason."""
+    subcarriers = _window_sides(recording, recipe)[1]
+    shapes, refused = {}, {}
     for view in VIEWS:
         seen = replace(recipe, view=view)
-        with contextlib.suppress(DataError):  # too slow, or too few packets for this one
-            seen.check_view()
+        if fault := seen.view_fault(subcarriers):
+            refused[view] = fault
+        else:
             shapes[view] = _window_shape(recording, seen)
-    return shapes
+    return {"shapes": shapes, "refused_views": refused}
 
 
 def _recipe_of_room(
@@ -327,7 +391,12 @@ def _recipe_of_room(
     except DataError as error:
         raise DataError(f"{store.path}: room '{room}': {error}") from error
     longest, why = _longest(store, recordings, own, wanted or 0)
-    return own.sized(recommended=store.window, longest=longest, why=why)
+    sized = own.sized(recommended=store.window, longest=longest, why=why)
+    try:
+        sized.check_view(_window_sides(recordings[0], sized)[1])
+    except DataError as error:
+        raise DataError(f"{store.path}: room '{room}': {error}") from error
+    return sized
 
 
 def _longest(
@@ -410,6 +479,7 @@ def _usable_windows(
         )
     _refuse_unequal(store, room, recordings, recipe)
     seen = usable = 0
+    last_fault = ""
     for recording in recordings:
         for windows in recording_windows(store, recording, recipe):
             for start, window, fault in zip(
@@ -419,14 +489,25 @@ def _usable_windows(
                     raise DataError(
                         f"{store.path}: room '{room}', window {seen} (recording "
                         f"'{recording.name}', from row {start}) {fault}; mend the recording or "
-                        'set bad_windows = "drop"'
+                        f"--set data.bad_windows=drop{_without_link(fault)}"
                     )
                 seen += 1
+                last_fault = fault
                 if not fault:
                     usable += 1
                     yield recording, start, window
     if not usable:
-        raise DataError(f"{store.path}: room '{room}': all {seen} windows are unusable")
+        raise DataError(
+            f"{store.path}: room '{room}': all {seen} windows are unusable: the last one "
+            f"{last_fault}; mend the recordings{_without_link(last_fault)}, or leave the room out: "
+            "--without"
+        )
+
+
+def _without_link(fault: str) -> str:
+    """Another remedy, where a link is dead that is not the first."""
+    dead = "dead link" in fault and "link 1 of" not in fault
+    return " or --set data.links=first" if dead else ""
 
 
 def _refuse_unequal(

@@ -302,25 +302,38 @@ class Recipe:
             told.append(f"{used} of {self.link_count} links")
         return ", ".join([*told, f"view {self.view}"])
 
-    def check_view(self) -> None:
-        """Refuse windows of which the view can make nothing."""
-        view = find_view(self.view)
-        if view.needs_rate and self.window_rate is None:
-            raise DataError(
-                f"view '{self.view}' speaks of Hz, and nobody noted how many packets per second "
-                'there are; import the captures again with --rate, or use view = "motion"'
+    def check_view(self, subcarriers: int | None = None) -> None:
+        """Refuse windows of which the view can make nothing.
+
+        Args:
+            subcarriers: that are kept of each link, where it is known.
+        """
+        if fault := self.view_fault(subcarriers):
+            raise DataError(f"view '{self.view}' {fault}, or use view = \"amplitude\"")
+
+    def view_fault(self, subcarriers: int | None = None) -> str:
+        """Why the view can make nothing of such windows, and a remedy; nothing where it can."""
+        view, rate = find_view(self.view), self.window_rate
+        if view.needs_rate and rate is None:
+            return (
+                "speaks of Hz, and nobody noted how many packets per second there are; import the "
+                "captures again with --rate"
             )
-        if self.window_rate is not None and self.window_rate < view.slowest:
-            raise DataError(
-                f"view '{self.view}' needs {view.slowest:g} packets per second or more, not "
-                f'{self.window_rate:.3g}; record faster, or use view = "amplitude"'
-            )
+        if rate is not None and rate < view.slowest:
+            faster = "record faster" if self.decimate == 1 else "lower data.decimate"
+            return f"needs {view.slowest:g} packets per second or more, not {rate:.3g}; {faster}"
         if self.packets < view.fewest_packets:
-            raise DataError(
-                f"view '{self.view}' needs {view.fewest_packets} packets per window or more, not "
-                f"{self.packets}; use a longer window, e.g. --set data.window="
-                f'{view.fewest_packets * self.decimate}, or view = "amplitude"'
+            return (
+                f"needs {view.fewest_packets} packets per window or more, not {self.packets}; use "
+                f"a longer window, e.g. --set data.window={view.fewest_packets * self.decimate}"
             )
+        if subcarriers is not None and subcarriers < view.fewest_subcarriers:
+            more = "lower data.subcarrier_step" if self.subcarrier_step > 1 else "record more"
+            return (
+                f"needs {view.fewest_subcarriers} subcarriers per link or more, not {subcarriers}; "
+                f"{more}"
+            )
+        return ""
 
     def cut_like(self, other: "Recipe") -> "Recipe":
         """This receiver and cleaning, with the windows of another recipe."""

@@ -29,6 +29,7 @@ __all__ = [
     "Windows",
     "kept_sides",
     "segment_starts",
+    "silent_in",
     "unheard",
     "value_fault",
     "window_shape",
@@ -119,6 +120,8 @@ class Windower:
                 f"packets of {_width_text(*kept)} follow packets of {_width_text(*before)}; a "
                 "recording has one width"
             )
+        if not self._subcarriers:
+            self.recipe.check_view(kept[1])
         self._links, self._subcarriers = kept
         pieces: Iterable[Amplitudes]
         pieces = (packets,) if isinstance(packets, Amplitudes) else self._cleaner.feed(packets)
@@ -249,18 +252,24 @@ def _fault(window: _Rows, view: View) -> str:
     """What makes a window [packets, links, subcarriers] unusable; nothing for a good one."""
     if (fault := value_fault(window)) or not view.needs_signal:
         return fault
-    return (fault := unheard(window)) and f"{fault}, of which view '{view.name}' makes nothing"
+    return (
+        fault := unheard(silent_in(window))
+    ) and f"{fault}, of which view '{view.name}' makes nothing"
 
 
-def unheard(window: _Rows) -> str:
-    """What is zero throughout a window [packets, links, subcarriers], in words; mostly nothing."""
-    heard: npt.NDArray[np.bool_] = np.any(window > 0, axis=0)  # (links, subcarriers)
-    if not heard.any(axis=1).all():
-        link = int(np.flatnonzero(~heard.any(axis=1))[0])
-        return f"has a dead link (number {link} of {len(heard)} is zero throughout)"
-    if not heard.all():
-        _, silent = np.nonzero(~heard)
-        return f"has a subcarrier that is zero throughout (number {silent[0]} of {heard.shape[1]})"
+def silent_in(window: _Rows) -> npt.NDArray[np.bool_]:
+    """[links, subcarriers] what is zero throughout a window [packets, links, subcarriers]."""
+    return np.asarray(~np.any(window > 0, axis=0))
+
+
+def unheard(silent: npt.NDArray[np.bool_]) -> str:
+    """What of ``silent_in`` is so, in words: the first of it; mostly nothing."""
+    dead = np.flatnonzero(silent.all(axis=1))
+    if len(dead):
+        return f"has a dead link (link {dead[0] + 1} of {len(silent)} is zero throughout)"
+    if silent.any():
+        first = np.nonzero(silent)[1][0]
+        return f"has a subcarrier that is zero throughout ({first + 1} of {silent.shape[1]})"
     return ""
 
 

@@ -13,6 +13,7 @@ class Amplitude(View):
     name: ClassVar[str] = "amplitude"
     about: ClassVar[str] = "as the receiver reported it (the paper's input)"
     needs_signal: ClassVar[bool] = False
+    fewest_subcarriers: ClassVar[int] = 1
 
     def shape(self, packets: int, links: int, subcarriers: int) -> tuple[int, ...]:
         """Packets by links and subcarriers."""

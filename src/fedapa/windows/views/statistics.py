@@ -347,6 +347,7 @@ class Statistics(View):
     about: ClassVar[str] = "named numbers of what moves, how much and how fast"
     needs_rate: ClassVar[bool] = True
     fewest_packets: ClassVar[int] = 32
+    fewest_subcarriers: ClassVar[int] = 3
     slowest: ClassVar[float] = 10.0
 
     def shape(self, packets: int, links: int, subcarriers: int) -> tuple[int, ...]:

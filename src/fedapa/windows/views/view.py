@@ -56,6 +56,8 @@ class View(ABC):
     """Whether every subcarrier of every link must have been heard at least once."""
     fewest_packets: ClassVar[int] = 1
     """Below that it says nothing."""
+    fewest_subcarriers: ClassVar[int] = 2
+    """Of a link; below that it says nothing: one over the mean of one is 1."""
     slowest: ClassVar[float] = 0.0
     """Packets per second below which it says nothing."""
 
