@@ -360,11 +360,18 @@ def test_windows_in_seconds_follow_each_rooms_rate(tmp_path: Path) -> None:
             "not 4 s: half of the recordings of class 1 are shorter; record longer ones",
         ),
         (
+            {0: 60, 1: 60, 2: 8},
+            0,
+            8,
+            "not 4 s: half of the recordings of class 2 are shorter; record longer ones, or leave "
+            "them out: --set data.window=40",
+        ),
+        (
             {0: 60, 1: 60},
             30,
             30,
-            "not 4 s: half of the recordings of every class have gaps of 0.5 s or more in every "
-            "such time; record them without",
+            "not 4 s: half of the recordings of every class have no such time without a gap of "
+            "0.5 s; record without gaps",
         ),
     ],
 )

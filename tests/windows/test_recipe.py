@@ -9,7 +9,7 @@ import pytest
 
 from fedapa.errors import DataError
 from fedapa.windows.normalise import Normaliser
-from fedapa.windows.recipe import Recipe
+from fedapa.windows.recipe import Recipe, told_together
 
 FULL = Recipe(
     device="nexmon 43455c0",
@@ -189,3 +189,18 @@ def test_packets_that_are_said_stay_however_short_the_recordings() -> None:
 def test_seconds_without_a_rate_are_refused() -> None:
     with pytest.raises(DataError, match="windows of 4 s, and nobody noted how many packets"):
         Recipe(seconds=4.0).sized()
+
+
+def test_windows_that_are_nearly_alike_are_told_once() -> None:
+    rooms = [
+        "windows of 398 packets (4 s at 99.53 per second), view level",
+        "windows of 400 packets (4.02 s at 99.6 per second), view level",
+        "windows of 400 packets (4 s at 100 per second), view level",
+    ]
+    together = "windows of 398 to 400 packets (4 to 4.02 s at 99.53 to 100 per second), view level"
+    assert told_together(rooms) == together
+    assert told_together([rooms[0], rooms[0]]) == rooms[0]
+    fast = "windows of 500 packets (4 s at 125 per second), view level"
+    assert told_together([*rooms, fast, fast]) == f"{together}; {fast}"
+    many = [f"windows of {packets} packets" for packets in (10, 20, 40, 80, 160)]
+    assert told_together(many) == f"{'; '.join(many[:3])}; and 2 more kinds"

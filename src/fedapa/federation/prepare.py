@@ -49,7 +49,7 @@ from fedapa.stores.store import Store
 from fedapa.toml import parse_toml
 from fedapa.windows.labels import Label, class_indices, sorted_labels
 from fedapa.windows.origins import Origins
-from fedapa.windows.recipe import Recipe
+from fedapa.windows.recipe import Recipe, told_together
 from fedapa.windows.split import (
     STRICTEST_FIRST,
     Split,
@@ -226,11 +226,11 @@ def _fitting_views(plan: Plan, origins: Surveyed) -> list[str]:
     ]
     if not views:
         what = "vectors of numbers" if True in wanted else "matrices"
-        reasons = dict.fromkeys(origins.refused_views.values())
+        left_out = _left_out({origins.room: origins.refused_views})
         raise PlanError(
             f"room '{origins.room}': {plan.build().title} with net {_net_names(nets)} needs "
-            f"{what}, and none of its views ({', '.join(origins.shapes)}) is such; "
-            + (" · ".join(reasons) if reasons else "use another net, or a longer window")
+            f"{what}, and none of its views ({', '.join(origins.shapes)}) is such"
+            + (left_out or "; use another net, or a longer window")
         )
     return views
 
@@ -396,7 +396,7 @@ def _view(plan: Plan, cards: Sequence[DataCard], split: SplitKind) -> tuple[str 
             f'of one shape ({tried:.400}); leave rooms out, use architecture = "auto", or name a '
             "view"
         )
-    left_out = _left_out(cards)
+    left_out = _left_out({card.name: card.refused_views for card in cards})
     if not any(scores.values()):
         usual = _USUAL_VIEW if _USUAL_VIEW in scores else next(iter(scores))
         return usual, f"the usual one: there are too few windows to choose by{left_out}"
@@ -407,13 +407,17 @@ def _view(plan: Plan, cards: Sequence[DataCard], split: SplitKind) -> tuple[str 
     return best, f"a linear model gets most unseen windows right with it, in %: {shares}{left_out}"
 
 
-def _left_out(cards: Sequence[DataCard]) -> str:
-    """The views that a room cannot have, by reason, for the end of a sentence; mostly nothing."""
+def _left_out(refused: Mapping[str, Mapping[str, str]]) -> str:
+    """The views that rooms cannot have, by reason, for the end of a sentence; mostly nothing.
+
+    Args:
+        refused: room → view → reason.
+    """
     reasons: dict[str, list[str]] = {}
     for view in VIEWS:
-        refusing = [card for card in cards if view in card.refused_views]
-        if refusing:
-            reason = f"room '{refusing[0].name}': {refusing[0].refused_views[view]}"
+        rooms = [room for room in refused if view in refused[room]]
+        if rooms:
+            reason = f"room '{rooms[0]}': {refused[rooms[0]][view]}"
             reasons.setdefault(reason, []).append(view)
     told = [f"{', '.join(views)} ({reason})" for reason, views in reasons.items()]
     more = [f"{len(told) - _REASONS} more"] if len(told) > _REASONS else []
@@ -507,7 +511,7 @@ def describe(cards: Sequence[RoomCard], plan: Plan) -> dict[str, Any]:
         "why": " and ".join(sorted({card.split_why or "given with the rooms" for card in cards})),
         "classes": list(cards[0].labels),
         "window_shape": list(cards[0].window_shape),
-        "windows": "; ".join(dict.fromkeys(card.windows_are for card in cards)),
+        "windows": told_together(card.windows_are for card in cards),
         "view_why": " and ".join(dict.fromkeys(card.view_why for card in cards)),
         "rooms": {
             card.name: {

@@ -421,10 +421,15 @@ def _longest(
     who = f"class {label}"[:_SHOWN] if len(short) < len(fitting) else "every class"
     if _half_have(parts[label], sum) >= wanted:
         return longest, (
-            f"not {asked}: half of the recordings of {who} have gaps of {recipe.gap:g} s or more "
-            "in every such time; record them without"
+            f"not {asked}: half of the recordings of {who} have no such time without a gap of "
+            f"{recipe.gap:g} s; record without gaps"
         )
-    return longest, f"not {asked}: half of the recordings of {who} are shorter; record longer ones"
+    without = ""
+    if len(fitting) - len(short) > 1:  # what is left can still be told apart
+        without = f", or leave them out: --set data.window={wanted}"
+    return longest, (
+        f"not {asked}: half of the recordings of {who} are shorter; record longer ones{without}"
+    )
 
 
 def _half_have(parts: Sequence[tuple[int, ...]], of: Callable[[tuple[int, ...]], int]) -> int:
@@ -500,7 +505,7 @@ def _usable_windows(
         raise DataError(
             f"{store.path}: room '{room}': all {seen} windows are unusable: the last one "
             f"{last_fault}; mend the recordings{_without_link(last_fault)}, or leave the room out: "
-            "--without"
+            "--without" + (", or use data.view=amplitude" if "of which view" in last_fault else "")
         )
 
 

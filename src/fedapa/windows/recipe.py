@@ -12,8 +12,9 @@ normaliser's two arrays beside it::
 
 import json
 import math
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -21,7 +22,7 @@ from fedapa.errors import DataError, nearest
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.views import VIEWS, find_view
 
-__all__ = ["EMPTY", "LONGEST_GAP", "Recipe"]
+__all__ = ["EMPTY", "LONGEST_GAP", "Recipe", "told_together"]
 
 EMPTY = 0.1
 """A 20 MHz part whose mean amplitude is below this share of the strongest part's is empty.
@@ -55,6 +56,11 @@ _ROUND_RATES = (1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 7.5, 8, 10)
 _OFF = 0.02
 """Share that a measured rate is off such a rate at most, to be taken for it."""
 _MOST_OVERLAP = 0.95
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
+_ALIKE = 0.05
+"""Share by which numbers of two sentences differ at most, to be told as one."""
+_TOLD = 3
+"""Sentences about windows that are told; captions have little room."""
 
 Source = Literal["packets", "features", "arrays"]
 Links = Literal["first", "all"]
@@ -323,9 +329,10 @@ class Recipe:
             faster = "record faster" if self.decimate == 1 else "lower data.decimate"
             return f"needs {view.slowest:g} packets per second or more, not {rate:.3g}; {faster}"
         if self.packets < view.fewest_packets:
+            longer = f"--set data.window={view.fewest_packets * self.decimate}"
             return (
-                f"needs {view.fewest_packets} packets per window or more, not {self.packets}; use "
-                f"a longer window, e.g. --set data.window={view.fewest_packets * self.decimate}"
+                f"needs {view.fewest_packets} packets per window or more, not {self.packets}; "
+                + (self.shortened or f"use a longer window, e.g. {longer}")
             )
         if subcarriers is not None and subcarriers < view.fewest_subcarriers:
             more = "lower data.subcarrier_step" if self.subcarrier_step > 1 else "record more"
@@ -414,6 +421,41 @@ class Recipe:
         if "rate" not in shared:
             shared = {name: shared[name] for name in shared.keys() - {"longest_gap", "low_pass"}}
         return cls(**shared)
+
+
+def told_together(sentences: Iterable[str]) -> str:
+    """What the windows of several rooms are: each sentence once, of many the first few.
+
+    Sentences of the same words whose numbers are within 5 % of each other are told as one, with
+    "from to" for the numbers: no two receivers have the same rate to four digits.
+    """
+    groups: list[list[list[str]]] = []
+    for sentence in dict.fromkeys(sentences):
+        parts = _NUMBER.split(sentence)  # words at even places, numbers at odd ones
+        alike = (group for group in groups if _are_alike(group[0], parts))
+        group = next(alike, None)
+        if group is None:
+            groups.append([parts])
+        else:
+            group.append(parts)
+    told = ["".join(map(_from_to, zip(*group, strict=True))) for group in groups]
+    more = [f"and {len(told) - _TOLD} more kinds"] if len(told) > _TOLD else []
+    return "; ".join([*told[:_TOLD], *more])
+
+
+def _are_alike(parts: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether two sentences have the same words, and numbers that are nearly the same."""
+    if parts[::2] != others[::2]:
+        return False
+    numbers = zip(parts[1::2], others[1::2], strict=True)
+    return all(abs(float(one) - float(other)) <= _ALIKE * float(one) for one, other in numbers)
+
+
+def _from_to(given: tuple[str, ...]) -> str:
+    """One word or number that several sentences have in one place."""
+    if len(set(given)) == 1:
+        return given[0]
+    return f"{min(given, key=float)} to {max(given, key=float)}"
 
 
 def _round_rate(rate: float) -> float:
