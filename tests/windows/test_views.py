@@ -187,6 +187,26 @@ def test_furniture_changes_levels_and_nothing_that_moves() -> None:
     }
     assert moved <= still
     assert len(moved) > 10
+    assert len(still) == 33
+
+
+def test_a_gain_of_every_packet_changes_the_numbers_of_the_gain_alone() -> None:
+    given = window(400, links=1, subcarriers=56)
+    gains = np.exp(np.random.default_rng(1).normal(0, 0.1, (len(given), 1, 1)))
+    before = named(find_view("statistics")(given, 100.0))
+    after = named(find_view("statistics")((given * gains).astype(np.float32), 100.0))
+    moved = {name for name in before if abs(after[name] - before[name]) > 0.02}
+    assert moved == {name for name in STATISTICS if "of the gain" in name}
+    assert len(moved) == 7
+
+
+def test_furniture_changes_the_level_a_little() -> None:
+    given = window(400, links=1, subcarriers=56)
+    factors = np.exp(np.random.default_rng(2).normal(0, 0.3, (1, 1, 56)))
+    before = find_view("level")(given, 100.0)
+    after = find_view("level")((given * factors).astype(np.float32), 100.0)
+    change = np.abs(after - before).mean() / np.abs(before - 1).mean()
+    assert 1e-3 < change < 0.1
 
 
 def test_links_are_averaged_in_any_order() -> None:

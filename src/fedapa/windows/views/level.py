@@ -16,7 +16,7 @@ class Level(View):
     """[packets, links · subcarriers] around 1.
 
     b_tls = A_tls / mean over s of A_tls (the packet's gain goes), then b_tls / mean over t of b_tls
-    (what stands still goes).
+    (what stands still goes, but for a little: strong subcarriers have a larger part in the gain).
     """
 
     name: ClassVar[str] = "level"

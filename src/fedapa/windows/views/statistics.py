@@ -2,8 +2,9 @@
 
 Their number does not depend on the receiver: subcarriers are averaged in bands that are shares of
 all of them, Doppler is in Hz and lags are in seconds. So rooms with 30, 56 or 242 subcarriers, with
-one link or nine, at 125 or 1000 packets a second have the same vector, and can learn together. What
-the gain of the receiver or of a packet decides cancels. ``STATISTICS`` names each number.
+one link or nine, at 125 or 1000 packets a second have the same vector, and can learn together. The
+gain of the receiver cancels. What stands still is in the levels and the delay profile alone, what a
+packet's gain does is in the numbers of the gain alone. ``STATISTICS`` names each number.
 """
 
 from collections.abc import Callable, Sequence
