@@ -57,17 +57,18 @@ def compare(
     return Experiment(
         "compare",
         "Comparison on these rooms",
-        lambda _: [_case(name) for name in chosen],
+        lambda _: [_case(name, asked=bool(algorithms)) for name in chosen],
         (nets,),
         reference=reference or first,
     )
 
 
-def _case(name: str) -> Case:
+def _case(name: str, *, asked: bool) -> Case:
     # The reference decides nothing here: another one is another view of the same runs. And who
     # chose the methods sees them side by side, whether the paper has them or not.
     (case,) = cases_of(name)
-    return case if case.group == "control" else replace(case, group="paper")
+    group = "control" if case.group == "control" else "paper"
+    return replace(case, group=group, optional=case.optional and not asked)
 
 
 def _all_differ(nets: str, data: DataPlan) -> bool:

@@ -26,12 +26,13 @@ from fedapa.errors import PlanError, RosterError, RunError
 from fedapa.evaluation.record import LAST, dump
 from fedapa.evaluation.results import Results, Row, Setting
 from fedapa.experiments.experiment import MODEL, Base, Experiment, Nets
+from fedapa.experiments.settled import Settled, settle
 from fedapa.federation import rounds
 from fedapa.federation.cohort import number_of
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
 from fedapa.federation.plan import DataPlan, Plan, differences
-from fedapa.federation.prepare import check_batches, check_nets, prepare_rooms
+from fedapa.federation.prepare import check_batches, check_nets, check_training, prepare_rooms
 from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
@@ -76,10 +77,11 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
     seeds, out, workers = how.seeds, how.out, how.workers
     if seeds < 1:
         raise PlanError(f"seeds {seeds}: at least one is needed")
+    settled = [(nets, settle(experiment, base, nets, how.show)) for nets in experiment.settings]
     plans = {
-        (nets.name, case.name, seed): experiment.plan(base, nets, case, seed)
-        for nets in experiment.settings
-        for case in experiment.cases(base.plan)
+        (nets.name, case.name, seed): experiment.plan(alike.base, nets, case, seed)
+        for nets, alike in settled
+        for case in alike.cases
         for seed in range(seeds)
     }
     folders = {key: out / "runs" / folder_name(plan) for key, plan in plans.items()}
@@ -96,7 +98,7 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
     missing = {folder: _begin_with_shorter(folder, plan) for folder, plan in missing.items()}
     _carry_out(missing, available_cores() if workers is None else max(1, workers), how.show)
     runs = {key: Run.load(folder) for key, folder in folders.items()}
-    settings = [_setting(experiment, base, nets, runs, out) for nets in experiment.settings]
+    settings = [_setting(experiment, alike, nets, runs, out) for nets, alike in settled]
     results = Results(
         experiment=experiment.name,
         title=experiment.title,
@@ -107,6 +109,7 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
         parameter=experiment.parameter,
         notes=[
             *experiment.notes,
+            *dict.fromkeys(note for _, alike in settled for note in alike.notes),
             *_notes(plans.values()),
             *_unequal(settings, runs),
             *_who_takes_part(plans.values(), len(settings[0].data["rooms"])),
@@ -119,18 +122,20 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
     return Conducted(results, runs)
 
 
-def _setting(experiment: Experiment, base: Base, nets: Nets, runs: Runs, out: Path) -> Setting:
+def _setting(experiment: Experiment, alike: Settled, nets: Nets, runs: Runs, out: Path) -> Setting:
     """A setting with the results of its runs."""
-    rounds, marks = base.plan.rounds, base.horizons
+    rounds, marks = alike.base.plan.rounds, alike.base.horizons
     empty = Setting(nets.name, nets.title, rounds, marks, [], {}, reference=experiment.reference)
     cases = [
         (
             Row(case.name, case.title, case.group, [], value=case.value),
             [done for key, done in runs.items() if key[:2] == (nets.name, case.name)],
         )
-        for case in experiment.cases(base.plan)
+        for case in alike.cases
     ]
-    return setting_of(empty, cases, below=out)
+    setting = setting_of(empty, cases, below=out)
+    why = {"view_why": alike.view_why} if alike.view_why else {}
+    return replace(setting, data={**setting.data, **why})
 
 
 def _by(plan: Plan, file: str) -> Plan:
@@ -289,17 +294,18 @@ def _check(plans: Iterable[Plan], show: Show) -> None:
     for plan in plans:
         document = plan.document()
         data = repr((document["data"], document.get("classes")))
-        numbers = find(plan.algorithm["name"]).needs_features  # then only such views are tried
-        rooms_of = data + repr((document["model"], numbers))
+        rooms_of = data + repr(document["model"])
         if rooms_of not in prepared or (data, plan.seed) not in split:
             # Every seed splits anew, whatever the nets: a split that fails must not do so late.
             split.add((data, plan.seed))
             prepared[rooms_of] = prepare_rooms(plan, show, workers=None)
             check_batches(prepared[rooms_of], plan.training.batch_size)
             check_nets(prepared[rooms_of])
+        algorithm = plan.build()
+        if not algorithm.fits_once:
+            check_training(prepared[rooms_of], plan.training)
         if (rooms_of, repr(document["algorithm"])) not in begun:
             begun.add((rooms_of, repr(document["algorithm"])))
-            algorithm = plan.build()
             engine = InProcess(algorithm, prepared[rooms_of], folder=Path(), workers=0)
             try:
                 rounds.begin(algorithm, engine, plan)
@@ -378,6 +384,12 @@ def _notes(plans: Collection[Plan]) -> list[str]:
             f"Scored only where a fine-tuned copy exists: {'; '.join(tuned)}. That is in the last "
             f"{LAST} rounds and at five points before: the figure at an earlier horizon is that of "
             f"such points among the {LAST} rounds up to there, mostly a single one."
+        )
+    answers = {plan.answer for plan in plans}
+    if "nearest" in answers and len(answers) > 1:
+        titles = " and ".join(sorted(kind.title for kind in kinds if kind.fits_once))
+        said.append(
+            f"{titles}: answers by the median of the probabilities; there are no prototypes."
         )
     return [*said, *sorted({kind.remark for kind in kinds} - {""})]
 

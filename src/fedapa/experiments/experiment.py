@@ -63,6 +63,8 @@ class Case:
     """Whether it has one net for all rooms also where they differ: the largest."""
     needs_batch_norm: bool = False
     """Whether it means nothing for nets without BatchNorm."""
+    optional: bool = False
+    """Whether it is left out, with a note, where windows cannot be the numbers that it needs."""
 
 
 @dataclass(frozen=True)
@@ -179,11 +181,14 @@ class Experiment:
             case.change,
         ]
         plan = Plan.of(*layers)
-        if find(plan.algorithm["name"]).needs_features:
+        kind = find(plan.algorithm["name"])
+        if kind.needs_features:
             layers.append(_as_numbers(plan))
-            plan = Plan.of(*layers)
+        if kind.fits_once and plan.answer == "nearest":
+            layers.append({"answer": "median"})  # it has no prototypes
+        plan = Plan.of(*layers)
         # First rounds that are others when more are to follow belong to the usual number of them.
-        asked = base.all_long and not find(plan.algorithm["name"]).plans_ahead
+        asked = base.all_long and not kind.plans_ahead
         if base.longest is None or not (case.long or asked):
             return plan
         return Plan.of(*layers, {"rounds": base.longest})
@@ -223,6 +228,7 @@ def algorithms(*names: str) -> list[Case]:
             long=kind.carries_claim,
             one_net=kind.pools,
             needs_batch_norm=kind.needs_batch_norm,
+            optional=kind.needs_features,
         )
         for kind in map(find, names)
     ]

@@ -64,6 +64,7 @@ from fedapa.windows.views.statistics import Statistics
 __all__ = [
     "GIVEN_ROOMS",
     "agree",
+    "agree_by_cards",
     "check_batches",
     "check_nets",
     "check_training",
@@ -547,7 +548,7 @@ def _source(plan: Plan) -> str:
 def prepare_rooms(plan: Plan, show: Show = unseen, *, workers: int | None = 0) -> list[Room]:
     """The plan's rooms, ready to learn."""
     if plan.data.view == "auto":
-        agreed = agree(plan, _tell_rooms(plan, show, workers=workers))
+        agreed = agree_by_cards(plan, show, workers=workers)
         windows = cut_windows(plan, show, view=agreed.view, workers=workers)
     else:
         windows = cut_windows(plan, show, workers=workers)
@@ -557,6 +558,11 @@ def prepare_rooms(plan: Plan, show: Show = unseen, *, workers: int | None = 0) -
         rooms.append(make_room(plan, own, agreed=agreed))
         show(Progress("normalising", number, len(windows), "rooms"))
     return rooms
+
+
+def agree_by_cards(plan: Plan, show: Show = unseen, *, workers: int | None = 0) -> Agreement:
+    """What the rooms of a plan that leaves the view to them agree on; no windows are cut yet."""
+    return agree(plan, _tell_rooms(plan, show, workers=workers))
 
 
 def _tell_rooms(plan: Plan, show: Show, *, workers: int | None) -> list[DataCard]:

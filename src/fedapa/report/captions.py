@@ -28,6 +28,8 @@ def source_text(source: str, *, synthetic: bool) -> str:
 def data_text(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
     """The data of some runs: its kind and name, rooms, classes, windows, split, and the seeds."""
     windows = data.get("windows") or f"windows of {shape_text(data['window_shape'])}"
+    if others := data.get("other_views"):
+        windows += f" ({others})"
     return " · ".join(
         [
             source_text(data["source"], synthetic=data["synthetic"]),

@@ -105,14 +105,37 @@ def setting_of(
     rows: list[Row] = []
     for row, runs in cases:
         rows += _rows(row, runs, setting.horizons, below)
-    first = cases[0][1]
+    # Nets first: what a model of numbers sees may be other than what all else do.
+    first = min(cases, key=lambda case: _needs_numbers(case[1][0]))[1]
     blind = {run.plan.seed: run.summary["blind"] for run in first}
     rows += [blind_row(name, blind, setting.horizons) for name in BLIND]
     # A file by its name: where it lay is nobody's business who reads the results.
     data = {**first[0].data, "source": first[0].data["source"].rpartition("/")[2]}
+    if others := _other_views(first[0], cases):
+        data["other_views"] = others
     longest = max(outcome.rounds for row in rows for outcome in row.outcomes)
     reached = [horizon for horizon in setting.horizons if horizon <= longest]
     return replace(setting, rows=rows, data=data, horizons=reached)
+
+
+def _needs_numbers(run: Run) -> bool:
+    return find(run.plan.algorithm["name"]).needs_features
+
+
+def _other_views(first: Run, cases: Sequence[tuple[Row, Sequence[Run]]]) -> str:
+    """Whose windows are not seen as the data of the setting says, and how instead."""
+    named: dict[str, list[str]] = {}
+    for row, (run, *_) in cases:
+        if (view := _view_of(run)) != _view_of(first):
+            named.setdefault(view, []).append(row.title if row.value is None else row.group)
+    return "; ".join(
+        f"{' and '.join(dict.fromkeys(titles))}: {view}" for view, titles in named.items()
+    )
+
+
+def _view_of(run: Run) -> str:
+    """What a run says of its windows ends with it."""
+    return str(run.data.get("windows", "")).rpartition(", ")[2]
 
 
 def _rows(row: Row, runs: Sequence[Run], horizons: Sequence[int], below: Path | None) -> list[Row]:
