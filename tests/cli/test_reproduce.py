@@ -57,7 +57,11 @@ def test_compare_leaves_tables_figures_and_a_page(make_store: MakeStore, tmp_pat
     assert figures["number"] == 2
     assert 0 <= figures["mean"] <= 1
     assert "FedAPA minus each other row" in (folder / "results.md").read_text()
-    assert "Local's accuracy" in fedapa(*words, "--resume", "--reference", "local").stdout
+    shown = fedapa(*words, "--resume", "--reference", "local").stdout
+    answer = shown.splitlines()[0]
+    assert "of the test windows" in answer
+    assert answer in page
+    assert "Split: random (the plan asks for it)" in shown
     assert "Local minus each other row" in (folder / "results.md").read_text()
     assert len(list((out / "runs").iterdir())) == 4, "another view trains nothing"
     wrong = one_sentence(fedapa(*words, "--resume", "--reference", "fedavg", code=2))

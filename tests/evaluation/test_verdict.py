@@ -1,7 +1,9 @@
 """The answer in one sentence: who counts best, against the simple models and guessing."""
 
-from fedapa.evaluation.results import Row, Setting
-from fedapa.evaluation.verdict import in_short
+from dataclasses import replace
+
+from fedapa.evaluation.results import Results, Row, Setting
+from fedapa.evaluation.verdict import answers, in_short
 from tests.report.made import outcome
 
 
@@ -53,3 +55,36 @@ def test_a_forest_that_is_better_is_told_as_such() -> None:
 
 def test_without_methods_there_is_nothing_to_say() -> None:
     assert in_short(setting({"constant": [0.2]}), 10) is None
+
+
+def test_of_many_methods_the_next_best_the_reference_and_the_controls_are_named() -> None:
+    levels = {name: [0.3 + place / 100] for place, name in enumerate("abcdef")}
+    told = in_short(setting({**levels, "fedapa": [0.2], "forest": [0.1]}), 10)
+    assert told == (
+        "Of 7 methods f is right in 35.0 % of the test windows and within one person in 67.5 %: "
+        "25.0 points above Random forest, 1.0 points above e, 15.0 points above FedAPA; one seed, "
+        "so a few points may be chance."
+    )
+
+
+def test_lines_of_a_sweep_are_compared_at_its_largest_value() -> None:
+    made = setting({"local-1": [0.3], "local-2": [0.4], "fedapa-1": [0.5], "fedapa-2": [0.35]})
+    lines = [
+        replace(row, group=row.name[:-2].title(), value=int(row.name[-1])) for row in made.rows
+    ]
+    swept = Results("x", "X", "", [replace(made, rows=lines)], [0], {}, parameter="recordings")
+    (told,) = answers(swept)
+    assert told.startswith("At 2 recordings: Local is right in 40.0 % of the test windows")
+    assert "5.0 points above Fedapa" in told
+
+
+def test_one_line_of_a_sweep_compares_no_methods() -> None:
+    made = setting({"a": [0.3], "b": [0.4]})
+    rows = [replace(row, group="sweep", value=place) for place, row in enumerate(made.rows)]
+    assert in_short(replace(made, rows=rows), 10) is None
+
+
+def test_several_settings_are_told_apart() -> None:
+    made = setting({"local": [0.5]})
+    both = Results("x", "X", "", [made, replace(made, title="T")], [0], {})
+    assert [said[:2] for said in answers(both)] == ["S:", "T:"]

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from fedapa.evaluation.results import target_accuracies
-from fedapa.evaluation.verdict import verdict
 from fedapa.report.captions import caption
 from fedapa.report.tables import comparison
 from fedapa.report.tables.table import Table, html_table, latex, markdown, rich_table
@@ -204,22 +203,6 @@ def test_one_seed_has_neither_deviation_nor_interval() -> None:
 
 def test_without_the_reference_there_are_no_differences() -> None:
     assert comparison.differences(made.setting(), reference="fedavg-2") is None
-
-
-def test_the_verdict_names_who_is_clearly_behind_ahead_or_neither() -> None:
-    """At 40 rounds: 1.0 ± 2.48 points over Local and Self, 50 ± 2.48 over a constant answer."""
-    said = verdict(made.setting(), 40)
-    assert said == (
-        "After 40 (long) rounds FedAPA's accuracy is clearly above: Always the commonest class. "
-        "Clearly below: nobody. Not clearly apart from: Local; Self."
-    )
-    # Seeds of FedAvg lie further apart than Local's: a difference without width would not be clear.
-    spread = made.row("fedavg", "paper", {5: 0.3, 10: 0.4, 20: 0.5}, title="FedAvg", apart=0.021)
-    rows = [spread if row.name == "fedavg" else row for row in made.setting().rows]
-    behind = verdict(replace(made.setting(), rows=rows, reference="fedavg"), 20)
-    assert behind is not None
-    assert "Clearly below: Local; FedAPA; Self." in behind
-    assert verdict(made.setting(seeds=[0]), 20) is None
 
 
 def test_categories_have_no_mae() -> None:

@@ -337,9 +337,11 @@ def _print_reproduced(done: "list[Reproduced]", as_json: bool) -> None:
         print_json({experiment.name: experiment.summary for experiment in done})
         return
     for experiment in done:
+        for sentence in experiment.answers:
+            print_out(sentence)
         for table in experiment.tables:
             print_out(rich_table(table))
-        for sentence in experiment.sentences:
+        for sentence in experiment.about:
             print_out(sentence)
         what = "Page with tables and figures" if experiment.page.suffix == ".html" else "Figure"
         print_out(f"{what}: {experiment.page}")

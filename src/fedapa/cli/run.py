@@ -114,6 +114,7 @@ def run(
     from fedapa.experiments.presets import preset as preset_values
     from fedapa.federation.plan import Plan
     from fedapa.federation.run import run as carry_out
+    from fedapa.report.captions import choices
     from fedapa.report.runs import results_of
     from fedapa.toml import read_toml
 
@@ -159,9 +160,8 @@ def run(
     results = results_of([finished], title="")[0]
     _print_answer(results)
     _print_tables(results)
-    windows = finished.data["windows"]
-    print_out(f"{windows[:1].upper()}{windows[1:]} ({finished.data['view_why']})")
-    print_out(f"Split: {finished.data['split']} ({finished.data['why']})")
+    for sentence in choices(finished.data):
+        print_out(sentence)
     for note in finished.summary.get("notes", []):
         print_out(f"Note: {note}")
     print_out(f"Everything about this run: {folder}")
@@ -193,11 +193,10 @@ def _check_plan_file(path: Path) -> None:
 
 def _print_answer(results: "Results") -> None:
     """Who counts best, in one sentence, after all rounds."""
-    from fedapa.evaluation.verdict import in_short
+    from fedapa.evaluation.verdict import answers
 
-    for setting in results.settings:
-        if (sentence := in_short(setting, setting.rounds)) is not None:
-            print_out(sentence)
+    for sentence in answers(results):
+        print_out(sentence)
 
 
 def _print_tables(results: "Results") -> None:

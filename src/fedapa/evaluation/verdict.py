@@ -1,25 +1,47 @@
 """The verdict: what the figures of a setting say, in one sentence."""
 
-from fedapa.evaluation.results import Row, Setting
+from dataclasses import replace
 
-__all__ = ["in_short", "verdict"]
+from fedapa.evaluation.results import Results, Row, Setting
+
+__all__ = ["answers", "in_short"]
+
+_MOST = 4
+"""Methods that are all named; of more only the next best and the reference."""
 
 
-def in_short(setting: Setting, horizon: int) -> str | None:
+def answers(results: Results) -> list[str]:
+    """The sentence of every setting that has one, after all rounds."""
+    told = {
+        setting.title: in_short(setting, setting.rounds, results.parameter)
+        for setting in results.settings
+    }
+    several = len(told) > 1
+    return [f"{title}: {said}" if several else said for title, said in told.items() if said]
+
+
+def in_short(setting: Setting, horizon: int, parameter: str = "") -> str | None:
     """Who counts best, how well, and whether that beats the controls and guessing.
 
-    None where no method has a figure.
+    Lines of a sweep of ``parameter`` are compared at its largest value. None where there is nothing
+    to compare.
     """
+    if setting.lines:
+        return _of_lines(setting, horizon, parameter)
     scored = [row for row in setting.rows if row.metrics(horizon, "accuracy") is not None]
     methods = [row for row in scored if row.group not in ("blind", "control")]
     if not methods:
         return None
-    best = max(methods, key=lambda row: _mean(row, horizon, "accuracy"))
+    methods.sort(key=lambda row: -_mean(row, horizon, "accuracy"))
+    best, *rest = methods
     told = f"{best.title} is right in {_percent(best, horizon, 'accuracy')} of the test windows"
     if best.metrics(horizon, "within_one") is not None:
         told += f" and within one person in {_percent(best, horizon, 'within_one')}"
     others = [row for row in scored if row.group == "control"]
-    others += [row for row in methods if row is not best]
+    others += rest
+    if len(methods) > _MOST:
+        told = f"Of {len(methods)} methods {told}"
+        others = [row for row in others if row not in rest[1:] or row.name == setting.reference]
     blind = [row for row in scored if row.group == "blind"]
     compared = [_against(setting, best, row, horizon) for row in others]
     if blind:
@@ -28,6 +50,25 @@ def in_short(setting: Setting, horizon: int) -> str | None:
     seeds = len(setting.seeds)
     chance = "; one seed, so a few points may be chance" if seeds < 2 and others else ""
     return f"{told}: {', '.join(compared)}{chance}." if compared else f"{told}."
+
+
+def _of_lines(setting: Setting, horizon: int, parameter: str) -> str | None:
+    """The lines of a sweep at the largest value that all of them have; none where there is one."""
+    lines = list(setting.lines.values())
+    shared = set.intersection(*({row.value for row in line} for line in lines))
+    numbers = [value for value in shared if isinstance(value, int | float)]
+    if len(lines) < 2 or not numbers:
+        return None
+    largest = max(numbers)
+    rows = [
+        replace(row, title=row.group, group="paper", value=None)
+        for line in lines
+        for row in line
+        if row.value == largest
+    ]
+    rows += [row for row in setting.rows if row.group == "blind"]
+    told = in_short(replace(setting, rows=rows), horizon)
+    return None if told is None else f"At {largest:g} {parameter}: {told}"
 
 
 def _mean(row: Row, horizon: int, metric: str) -> float:
@@ -48,28 +89,3 @@ def _against(setting: Setting, best: Row, other: Row, horizon: int) -> str:
         clear = ", clearly"
     way = "above" if lead >= 0 else "below"
     return f"{abs(100 * lead):.1f} points {way} {other.title}{clear}"
-
-
-def verdict(setting: Setting, horizon: int) -> str | None:
-    """Whom the reference beats clearly, who beats it, and what nobody can tell.
-
-    None where there is no reference, or one seed only.
-    """
-    reference = setting.row(setting.reference)
-    if reference is None or len(reference.outcomes) < 2:
-        return None
-    better: list[str] = []
-    worse: list[str] = []
-    unsure: list[str] = []
-    for row in setting.ordered:
-        difference = None if row is reference else setting.against(reference, row, horizon)
-        if difference is not None:
-            clear = better if difference.mean > 0 else worse
-            (clear if difference.is_clear else unsure).append(row.title)
-    if not (better or worse or unsure):
-        return None
-    return (
-        f"After {setting.horizon_label(horizon)} rounds {reference.title}'s accuracy is clearly "
-        f"above: {'; '.join(better) or 'nobody'}. Clearly below: {'; '.join(worse) or 'nobody'}. "
-        f"Not clearly apart from: {'; '.join(unsure) or 'nobody'}."
-    )

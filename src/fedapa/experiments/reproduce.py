@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fedapa.csi.capture import data_kind
-from fedapa.evaluation.verdict import verdict
+from fedapa.evaluation.verdict import answers
 from fedapa.experiments.architectures import layer_table
 from fedapa.experiments.conduct import Conducted, Execution, conduct, holds_features, refuse_results
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
@@ -25,6 +25,7 @@ from fedapa.experiments.windows import WINDOWS
 from fedapa.federation.prepare import store_of
 from fedapa.files import write_text
 from fedapa.processes import Progress, Show, unseen
+from fedapa.report.captions import choices
 from fedapa.report.figures.data import distribution_figure
 from fedapa.report.page import Report, write_index, write_report
 from fedapa.report.style import save
@@ -66,8 +67,10 @@ class Reproduced:
     page: Path
     summary: Mapping[str, Any]
     """For scripts: where from, and setting → row → horizon → metric → mean and deviation."""
-    sentences: Sequence[str] = ()
-    """What the differences say, horizon by horizon."""
+    answers: Sequence[str] = ()
+    """Who counts best, in a sentence for each setting."""
+    about: Sequence[str] = ()
+    """Which windows and split, why, and what else must be known."""
 
 
 def published(name: str) -> Mapping[str, Any] | None:
@@ -131,14 +134,16 @@ def _shown(conducted: Conducted, out: Path) -> Reproduced:
     results = conducted.results
     folder = out / results.experiment
     page = write_report(folder, results, conducted.runs, published=published(results.experiment))
-    tables, sentences = [], []
+    tables, chosen = [], []
     for setting in results.settings:
         tables.append(overall(setting, parameter=results.parameter))
         if not results.parameter:
             tables.append(horizons(setting))
-            verdicts = (verdict(setting, horizon) for horizon in setting.horizons)
-            sentences += [f"{setting.title}: {said}" for said in verdicts if said is not None]
-    return Reproduced(results.experiment, results.title, tables, page, results.summary(), sentences)
+        chosen += choices(setting.data)
+    return Reproduced(
+        *(results.experiment, results.title, tables, page, results.summary(), answers(results)),
+        about=[*dict.fromkeys(chosen), *(f"Note: {note}" for note in results.notes)],
+    )
 
 
 def table3(base: Base, out: Path, show: Show = unseen) -> Reproduced:

@@ -7,7 +7,7 @@ from fedapa.csi.capture import data_kind
 from fedapa.evaluation.record import LAST
 from fedapa.evaluation.results import Setting
 
-__all__ = ["caption", "data_text", "number_of", "shape_text", "source_text"]
+__all__ = ["caption", "choices", "data_text", "number_of", "shape_text", "source_text"]
 
 
 def number_of(count: int, word: str) -> str:
@@ -48,6 +48,18 @@ def _tested(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
         recordings = sum(room["recordings"]["test"] for room in rooms)
         told += f" of {number_of(recordings, 'recording')}"
     return told + (f" with seed {min(seeds)}" if len(seeds) > 1 else "")
+
+
+def choices(data: Mapping[str, Any]) -> list[str]:
+    """What windows and split are, and why: a sentence each."""
+    told = []
+    if windows := data.get("windows"):
+        others = f"; {data['other_views']}" if data.get("other_views") else ""
+        why = f" ({data['view_why']})" if data.get("view_why") else ""
+        told.append(f"{windows[:1].upper()}{windows[1:]}{why}{others}")
+    if data.get("why"):
+        told.append(f"Split: {data['split']} ({data['why']})")
+    return told
 
 
 def caption(setting: Setting, horizon: int | None = None) -> str:

@@ -20,12 +20,12 @@ from fedapa.algorithms.local import Local
 from fedapa.csi.capture import data_kind
 from fedapa.errors import FedapaError
 from fedapa.evaluation.results import Results, Setting
-from fedapa.evaluation.verdict import in_short, verdict
+from fedapa.evaluation.verdict import answers
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import GIVEN_ROOMS, prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.files import write_text
-from fedapa.report.captions import caption, number_of
+from fedapa.report.captions import caption, choices, number_of
 from fedapa.report.figures.curves import convergence, room_curves
 from fedapa.report.figures.embedding import embedding_map, embedding_of
 from fedapa.report.figures.reliability import reliability_diagrams
@@ -93,6 +93,11 @@ class Report:
         """A paragraph."""
         self.parts.append(f"<p{' class=note' if note else ''}>{html.escape(text)}</p>")
         self.lines.append(f"{markdown_text(text)}\n")
+
+    def answers(self, results: Results) -> None:
+        """Who counts best, in a sentence for each setting: what a reader wants to know first."""
+        for sentence in answers(results):
+            self.say(sentence)
 
     def simulated(self) -> None:
         """The warning that rooms were simulated."""
@@ -174,6 +179,7 @@ def write_report(
     figures: setting name → row name → {accuracy, macro_f1, mae}.
     """
     report = Report(results.title, folder)
+    report.answers(results)
     _fill(report, results, runs, published or {})
     return report.finish(folder)
 
@@ -193,9 +199,7 @@ def write_run_page(
     """Write the page of finished runs that share their data and seed; their results."""
     results, named = results_of(runs, title=title)
     report = Report(title)
-    for setting in results.settings:
-        if (sentence := in_short(setting, setting.rounds)) is not None:
-            report.say(sentence)
+    report.answers(results)
     if lead is not None:
         report.heading(2, lead.heading)
         report.say(lead.text)
@@ -230,7 +234,8 @@ def _fill(report: Report, results: Results, runs: Runs, published: Mapping[str, 
     report.say(_about(results), note=True)
     if results.synthetic:
         report.simulated()
-    report.points(results.notes)
+    chosen = [said for setting in results.settings for said in choices(setting.data)]
+    report.points([*dict.fromkeys(chosen), *results.notes])
     if not results.parameter:
         report.table("settings", comparison.in_paper_layout(results))
     parts = [_Part(report, setting, runs) for setting in results.settings]
@@ -327,9 +332,8 @@ class _Part:
             self.report.say(" ".join(sentences), note=True)
 
     def comparison(self) -> None:
-        """A comparison of methods: the verdict, all figures, differences, curves."""
+        """A comparison of methods: all figures, differences, curves."""
         setting = self.setting
-        self.report.points([said for at in setting.horizons if (said := verdict(setting, at))])
         self.report.heading(3, "Accuracy at every horizon")
         self.explain(
             "In a round every room trains once and may exchange something; a horizon is a number "
