@@ -242,7 +242,7 @@ def test_the_demo_says_simulated_everywhere(tmp_path: Path) -> None:
     assert page.index("right within one person") < page.index("<table"), "people first"
     assert page.count("right within one person for") == 6, "one sentence for each room"
     assert "guessing reaches" in page
-    for algorithm in ("local", "fedapa", "forest"):
+    for algorithm in ("local", "fedapa", "linear", "forest"):
         assert json.loads((out / algorithm / "summary.json").read_text())["synthetic"]
         assert json.loads((out / algorithm / "data.json").read_text())["synthetic"]
     nets = {

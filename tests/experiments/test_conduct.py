@@ -480,9 +480,17 @@ def test_a_learning_curve_is_of_the_same_test_windows(
     done = conduct(LEARNING_CURVE, base, Execution(1, tmp_path / "out", workers=1))
     (setting,) = done.results.settings
     assert {name: [row.value for row in line] for name, line in setting.lines.items()} == {
-        title: [1, 2, 3] for title in ("Local", "FedAPA", "Random forest")
+        title: [1, 2, 3] for title in ("Local", "FedAPA", "Linear model", "Random forest")
     }
     rooms = {name: run.data["rooms"]["cafe"] for (_, name, _), run in done.runs.items()}
     assert {room["test"] for room in rooms.values()} == {4}
     assert [rooms[f"local-{number}"]["train"] for number in (1, 2, 3)] == [4, 8, 12]
     assert len({rooms[name]["fingerprint"] for name in ("local-2", "fedapa-2")}) == 1
+
+
+def test_a_learning_curve_counts_what_is_left_to_train_on(make_store: MakeStore) -> None:
+    """Of four recordings one tests and one validates, though a share of a fifth would be less."""
+    store = make_store({"cafe": {0: 4, 1: 3}, "hall": {0: 4, 1: 4}}, packets=64)
+    data = {"window": 32, "overlap": 0.0, "validation": 0.1}
+    base = Base("quick", str(store), split="recording", rounds=1, changes=[{"data": data}])
+    assert sorted({case.value for case in LEARNING_CURVE.cases(base.plan)}) == [1, 2]

@@ -49,7 +49,7 @@ def test_the_first_seeds_view_is_that_of_all_rows_and_seeds(
     assert len({run.plan.data.view for run in done.runs.values()}) == 1
     assert len({run.data["windows"] for run in done.runs.values()}) == 1
     why = done.results.settings[0].data["view_why"]
-    assert why.startswith("chosen once for all rows: ")
+    assert why.startswith("chosen once, with seed 0: ")
 
 
 def test_fewer_train_recordings_choose_no_other_view(store: Path) -> None:

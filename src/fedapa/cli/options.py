@@ -43,7 +43,10 @@ SideBySide = Annotated[
     int | None, typer.Option("--workers", min=1, help="Runs side by side; default: cores.")
 ]
 Preset = Annotated[
-    str, typer.Option(help="smoke (does it work?), tables (hours) or paper (days on a CPU).")
+    str,
+    typer.Option(
+        help="smoke (does it work?), quick (a counter), tables (hours) or paper (days on a CPU)."
+    ),
 ]
 Source = Annotated[
     str,

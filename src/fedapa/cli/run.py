@@ -32,7 +32,7 @@ def demo(
     ] = None,
     workers: Workers = None,
 ) -> None:
-    """Six simulated rooms: Local, FedAPA and a random forest count people; tables and a page.
+    """Six simulated rooms: Local, FedAPA and two simple models count people; tables and a page.
 
     An interrupted demo goes on where it stopped; a finished one is shown again.
 

@@ -27,6 +27,7 @@ __all__ = [
     "Experiment",
     "Nets",
     "algorithms",
+    "as_numbers",
 ]
 
 
@@ -183,7 +184,7 @@ class Experiment:
         plan = Plan.of(*layers)
         kind = find(plan.algorithm["name"])
         if kind.needs_features:
-            layers.append(_as_numbers(plan))
+            layers.append(as_numbers(plan))
         if kind.fits_once and plan.answer == "nearest":
             layers.append({"answer": "median"})  # it has no prototypes
         plan = Plan.of(*layers)
@@ -194,7 +195,7 @@ class Experiment:
         return Plan.of(*layers, {"rounds": base.longest})
 
 
-def _as_numbers(plan: Plan) -> dict[str, Any]:
+def as_numbers(plan: Plan) -> dict[str, Any]:
     """What a model of numbers needs where nets see matrices: the same windows, as statistics."""
     view = plan.data.view
     fits = view == "auto" or find_view(view).is_flat

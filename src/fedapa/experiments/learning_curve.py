@@ -1,9 +1,9 @@
 """``fedapa reproduce learning-curve``: how many recordings of every count must be labelled?
 
 Expected shape: accuracy (and MAE) against the recordings of each class that a room trains on, 1, 2,
-4, … up to all, one line for each of Local, FedAPA and the random forest; the same test windows
-everywhere. Where a line is still rising, more recordings are worth making; the gap between Local
-and FedAPA on the left is what rooms with few labels give each other.
+4, … up to all, one line for each of Local, FedAPA, the linear model and the random forest; the same
+test windows everywhere. Where a line is still rising, more recordings are worth making; the gap
+between Local and FedAPA on the left is what rooms with few labels give each other.
 """
 
 from collections import Counter
@@ -11,46 +11,43 @@ from collections.abc import Sequence
 
 from fedapa.algorithms import find
 from fedapa.algorithms.forest import RandomForest
+from fedapa.algorithms.linear import Linear
 from fedapa.algorithms.local import Local
 from fedapa.evaluation.results import REFERENCE
 from fedapa.experiments.experiment import CHOSEN, Case, Experiment
 from fedapa.federation.plan import Plan
-from fedapa.federation.prepare import store_of
-from fedapa.stores.store import Store
+from fedapa.federation.prepare import agree_by_cards, split_own, survey_rooms
 
 __all__ = ["LEARNING_CURVE"]
 
-_METHODS = (Local.name, REFERENCE, RandomForest.name)
+_METHODS = (Local.name, REFERENCE, Linear.name, RandomForest.name)
 
 
 def _cases(plan: Plan) -> Sequence[Case]:
+    numbers = _numbers(plan)
     return [
         Case(
-            f"{name}-{number}",
-            {"algorithm": name, "data": {"train_recordings": number}},
-            f"{find(name).title}, {number}",
-            find(name).title,
+            f"{kind.name}-{number}",
+            {"algorithm": kind.name, "data": {"train_recordings": number}},
+            f"{kind.title}, {number}",
+            kind.title,
             number,
+            optional=kind.needs_features,
         )
-        for name in _METHODS
-        for number in _numbers(plan)
+        for kind in map(find, _METHODS)
+        for number in numbers
     ]
 
 
 def _numbers(plan: Plan) -> list[int]:
-    """1, 2, 4, … and as many as the class with most of them leaves to train, about."""
-    with Store(store_of(plan)) as store:
-        most = max(
-            max(
-                Counter(
-                    one.label for one in store.recordings(room) if one.part != "continuous"
-                ).values()
-            )
-            for room in plan.data.rooms_of(store)
-        )
-    left = max(1, round(most * (1 - plan.data.test) * (1 - plan.data.validation)))
-    doubled = [2**power for power in range(16) if 2**power < left]
-    return [*doubled, left]
+    """1, 2, 4, … and as many as the class with most of them leaves to train on."""
+    kind = agree_by_cards(plan, workers=None).split
+    most = 1
+    for origins in survey_rooms(plan, workers=None):
+        train = split_own(plan, origins, kind).train
+        kept = {(origins.labels[place], origins.recordings[place]) for place in train}
+        most = max(most, *Counter(label for label, _ in kept).values())
+    return [*(2**power for power in range(16) if 2**power < most), most]
 
 
 LEARNING_CURVE = Experiment(
@@ -61,7 +58,7 @@ LEARNING_CURVE = Experiment(
     parameter="recordings of each class to train on",
     notes=(
         "Test and validation windows are the same at every number; a class with fewer recordings "
-        "trains on all that it has. The rooms choose their view anew at every number.",
+        "trains on all that it has.",
     ),
     fixed=True,
     reference=f"{REFERENCE}-1",

@@ -44,7 +44,7 @@ def settle(experiment: Experiment, base: Base, nets: Nets, show: Show = unseen) 
         agreed = agree_by_cards(_with_all_recordings(first), show, workers=None)
         if agreed.view is None:  # of features there is one view
             return Settled(base, cases)
-        view, why = agreed.view, f"chosen once for all rows: {agreed.view_why}"
+        view, why = agreed.view, f"chosen once, with seed 0: {agreed.view_why}"
         base = replace(base, changes=(*base.changes, {"data": {"view": view}}))
     optional = [case for case in cases if case.optional]
     if not optional or find_view(view).is_flat or _have_statistics(first):

@@ -561,8 +561,11 @@ def prepare_rooms(plan: Plan, show: Show = unseen, *, workers: int | None = 0) -
 
 
 def agree_by_cards(plan: Plan, show: Show = unseen, *, workers: int | None = 0) -> Agreement:
-    """What the rooms of a plan that leaves the view to them agree on; no windows are cut yet."""
-    return agree(plan, _tell_rooms(plan, show, workers=workers))
+    """What a plan's rooms agree on, before a room is made."""
+    if plan.data.view == "auto":
+        return agree(plan, _tell_rooms(plan, show, workers=workers))
+    surveyed = survey_rooms(plan, show, workers=workers)
+    return agree(plan, [tell_data(plan, origins) for origins in surveyed])
 
 
 def _tell_rooms(plan: Plan, show: Show, *, workers: int | None) -> list[DataCard]:
