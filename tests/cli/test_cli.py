@@ -99,6 +99,20 @@ def test_run_writes_prints_and_resumes(make_store: MakeStore, tmp_path: Path) ->
     assert again.stderr == "training fedapa: 2 of 2 rounds\n", "and no bar in a pipe"
 
 
+def test_what_fits_once_says_so_and_once_for_all_rooms(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    store = make_store({"cafe": {0: 4, 1: 4}, "hall": {0: 4, 1: 4}}, packets=64)
+    text = fedapa(
+        *("run", "--data", store, "--algorithm", "forest", "--view", "statistics"),
+        *("--set", "data.window=32", "--set", "algorithm.trees=5", "--set", "data.overlap=0.0"),
+        *("--rounds", "1", "--workers", "0", "--out", tmp_path / "out"),
+    ).stdout
+    assert "Random forest is fitted once: settings of training do not matter to it" in text
+    assert text.count("cannot be saved") == 1
+    assert "room 'cafe', room 'hall': " in text
+
+
 def test_messages_in_fewer_bits_by_flag_and_by_key(make_store: MakeStore, tmp_path: Path) -> None:
     """Both ways make the same run, with fewer bytes; another word is refused."""
     store = make_store()

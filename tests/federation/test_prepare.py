@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedapa import Plan
-from fedapa.errors import DataError, RosterError
+from fedapa.errors import DataError, PlanError, RosterError
 from fedapa.federation.messages import Agreement
 from fedapa.federation.participant import introduce
 from fedapa.federation.prepare import (
@@ -280,3 +280,10 @@ def test_views_that_are_left_out_are_told_with_the_reason() -> None:
         "the only view that is left; left out: level, motion (room 'cafe': is dead; mend it)"
     )
     assert "left out" not in agree(plan, cards[1:]).view_why
+
+
+def test_categories_have_no_expected_number() -> None:
+    card = DataCard("hall", ("sit", "walk"), (16, 6), {"train": 4, "validation": 1, "test": 1})
+    with pytest.raises(PlanError, match="'walk' are categories and have no mean"):
+        agree(Plan(answer="expected", data={"split": "random", "view": "amplitude"}), [card])
+    assert agree(Plan(data={"split": "random", "view": "amplitude"}), [card]).classes

@@ -111,6 +111,7 @@ def run(
     """
     if workers != 0:
         _get_workers_ready()
+    from fedapa.algorithms import find
     from fedapa.experiments.presets import preset as preset_values
     from fedapa.federation.plan import Plan
     from fedapa.federation.run import run as carry_out
@@ -162,6 +163,9 @@ def run(
     _print_tables(results)
     for sentence in choices(finished.data):
         print_out(sentence)
+    kind = find(resolved.algorithm["name"])
+    if kind.fits_once:
+        print_out(f"Note: {kind.title} is fitted once: settings of training do not matter to it.")
     for note in finished.summary.get("notes", []):
         print_out(f"Note: {note}")
     print_out(f"Everything about this run: {folder}")

@@ -468,6 +468,11 @@ def _classes(plan: Plan, cards: Sequence[DataCard]) -> tuple[Label, ...]:
                 "tell apart; record another count there or leave the room out"
             )
     labels = sorted_labels({label for card in cards for label in card.labels})
+    if plan.answer == "expected" and isinstance(labels[-1], str):
+        raise PlanError(
+            f"answer = 'expected': classes such as {labels[-1]!r} are categories and have no mean; "
+            "leave it out, or use 'head' or 'nearest'"
+        )
     if len({type(label) for label in labels}) > 1:
         counts, categories = (
             ", ".join(

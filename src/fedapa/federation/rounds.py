@@ -164,6 +164,7 @@ def run(
             if room in answered and answered[room].round == number
         }
         uploads: dict[str, Payload] = {}
+        noting: dict[str, list[str]] = {}
         for room in list(replies):
             reply = replies[room]
             try:
@@ -174,7 +175,9 @@ def run(
                 del replies[room]
                 said.append(f"the reply of room '{room}' is passed over: {error}")
             else:
-                said += [f"room '{room}': {reply.note}"] if reply.note else []
+                if reply.note:
+                    noting.setdefault(reply.note, []).append(f"room '{room}'")
+        said += [f"{', '.join(rooms)}: {note}" for note, rooms in noting.items()]
         if last:
             said += [
                 f"room '{room}' missed the last exchange, so it has no model file and no last "
