@@ -302,8 +302,7 @@ def _check(plans: Iterable[Plan], show: Show) -> None:
             check_batches(prepared[rooms_of], plan.training.batch_size)
             check_nets(prepared[rooms_of])
         algorithm = plan.build()
-        if not algorithm.fits_once:
-            check_training(prepared[rooms_of], plan.training)
+        check_training(prepared[rooms_of], algorithm)
         if (rooms_of, repr(document["algorithm"])) not in begun:
             begun.add((rooms_of, repr(document["algorithm"])))
             engine = InProcess(algorithm, prepared[rooms_of], folder=Path(), workers=0)
