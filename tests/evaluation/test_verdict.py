@@ -88,3 +88,9 @@ def test_several_settings_are_told_apart() -> None:
     made = setting({"local": [0.5]})
     both = Results("x", "X", "", [made, replace(made, title="T")], [0], {})
     assert [said[:2] for said in answers(both)] == ["S:", "T:"]
+
+
+def test_equal_rows_are_no_points_apart() -> None:
+    told = in_short(setting({"local": [0.5], "fedapa": [0.5]}), 10)
+    assert told is not None
+    assert "as often as FedAPA" in told

@@ -83,6 +83,8 @@ def _percent(row: Row, horizon: int, metric: str) -> str:
 def _against(setting: Setting, best: Row, other: Row, horizon: int) -> str:
     """How far another row lies from the best, and whether that is clear."""
     lead = _mean(best, horizon, "accuracy") - _mean(other, horizon, "accuracy")
+    if f"{abs(100 * lead):.1f}" == "0.0":
+        return f"as often as {other.title}"
     difference = setting.against(best, other, horizon)
     clear = "" if len(setting.seeds) < 2 or difference is None else ", not clearly"
     if difference is not None and difference.is_clear and len(setting.seeds) > 1:
