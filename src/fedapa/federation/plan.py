@@ -167,7 +167,7 @@ class ModelPlan(_Section):
 
     architecture: str | dict[str, str] = "auto"
     """One net for all, "by-size" (thirds by train windows: tiny, middle, large), or room = net;
-    "auto" is our counter for views that are vectors and the paper's large net for matrices."""
+    "auto" is our counter for views that are vectors and the paper's middle net for matrices."""
     width: Annotated[int, Field(ge=1, le=_WIDEST)] = 256
     """Of the embedding."""
     normalise_embedding: bool = False
