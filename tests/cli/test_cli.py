@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ def fedapa(
         capture_output=True,
         text=True,
         cwd=cwd,
-        timeout=300,
+        timeout=900,
         env={**os.environ, "COLUMNS": "200"},
     )
     assert done.returncode == code, done.stderr + done.stdout
@@ -264,9 +263,10 @@ def test_the_demo_says_simulated_everywhere(tmp_path: Path) -> None:
         for about in json.loads((out / "fedapa" / "data.json").read_text())["rooms"].values()
     }
     assert nets == {"counter"}
-    began = time.monotonic()
+    written = [path.stat().st_mtime_ns for path in sorted(out.glob("*/rounds.jsonl"))]
     assert fedapa("demo", "--out", out, "--rounds", "2").stdout == text
-    assert time.monotonic() - began < 60, "a finished demo is shown, not run again"
+    again = [path.stat().st_mtime_ns for path in sorted(out.glob("*/rounds.jsonl"))]
+    assert written == again, "a finished demo is shown, not run again"
 
 
 @pytest.mark.parametrize("words", [["algorithms"], ["algorithms", "--json"], ["--help"]])

@@ -69,6 +69,10 @@ _OURS = re.compile(
 """Files that a report writes."""
 
 
+_MOST_CURVES = 16
+"""Over rounds in one figure; a legend of more does not fit."""
+
+
 @dataclass
 class Report:
     """What is said once and written twice: as a page and as Markdown, with files beside them."""
@@ -364,7 +368,8 @@ class _Part:
             self.report.heading(3, "Accuracy at every horizon")
             self.table("horizons", comparison.horizons(self.setting))
         self.differences("accuracy")
-        self.curves()
+        if len(self.setting.rows) <= _MOST_CURVES:
+            self.curves()
 
     def differences(self, *metrics: str) -> None:
         if self.setting.row(self.setting.reference) is not None:
