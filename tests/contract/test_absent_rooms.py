@@ -352,5 +352,13 @@ def test_a_run_without_a_last_round_is_refused_by_name_where_it_matters(
 def test_a_line_without_missing_rooms_is_as_it_always_was(
     make_rooms: MakeRooms, tmp_path: Path
 ) -> None:
+    """Rooms that all can be empty have all metrics; where some cannot, one key says so."""
+    usual = ["mean", "rooms", "round", "server", "std", "weighted"]
+    alike = make_rooms([(0, 1), (0, 1, 2)])
+    line = json.loads(records(carry_out(plan_of("fedapa"), alike, tmp_path / "alike"))[0])
+    assert sorted(line) == usual
     line = json.loads(records(carry_out(plan_of("fedapa"), four_rooms(make_rooms), tmp_path))[0])
-    assert sorted(line) == ["mean", "rooms", "round", "server", "std", "weighted"]
+    assert sorted({*line} - {*usual}) == ["fewer_rooms"]
+    told = ["presence_auc" in entry for entry in line["rooms"].values()]
+    assert line["fewer_rooms"] == {"presence_auc": sum(told)}
+    assert sum(told) < len(told)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedapa.evaluation.outcomes import outcome_of
+from fedapa.evaluation.outcomes import blind_row, outcome_of
 from fedapa.evaluation.record import (
     JsonLines,
     alternatives_in,
@@ -42,6 +42,39 @@ def test_over_rooms_by_hand() -> None:
     assert found["mean"]["accuracy"] == pytest.approx(0.5)
     assert found["std"]["accuracy"] == pytest.approx(0.3)
     assert found["weighted"]["accuracy"] == pytest.approx(0.65)
+
+
+def test_a_metric_that_some_rooms_lack_is_over_the_others_and_says_so() -> None:
+    """Rooms a and c have an error after 60 s, 1 and 2 people with 1 and 3 test windows: 1.5, and
+    weighted 1.75. Room d has no score at all and is none of those that lack it."""
+    whole = {room: {"accuracy": 0.5} for room in "abc"}
+    some = {**whole, "a": {"accuracy": 0.5, "mae_60s": 1.0}, "c": {"accuracy": 0.5, "mae_60s": 2.0}}
+    weights = {"a": 1, "b": 2, "c": 3, "d": 4}
+    found = over_rooms({**some, "d": {}}, weights)
+    assert found["mean"]["mae_60s"] == pytest.approx(1.5)
+    assert found["std"]["mae_60s"] == pytest.approx(0.5)
+    assert found["weighted"]["mae_60s"] == pytest.approx(1.75)
+    assert found["fewer_rooms"] == {"mae_60s": 2}
+    assert set(over_rooms({**whole, "d": {}}, weights)) == {"mean", "std", "weighted"}
+    records = [
+        {
+            "round": 1,
+            "rooms": {
+                room: {**told, "bytes_up": 0, "bytes_down": 0} for room, told in some.items()
+            },
+        }
+    ]
+    windows = {room: {"train": 1, "validation": 0, "test": weights[room]} for room in "abc"}
+    blind = {room: {"constant": told} for room, told in some.items()}
+    summary = summarise(records, blind=blind, windows=windows)
+    assert summary["over_rooms"] == found
+    assert summary["blind"]["constant"]["fewer_rooms"] == {"mae_60s": 2}
+    at = outcome_at(records, 1)
+    assert at is not None
+    assert at["fewer_rooms"] == {"mae_60s": 2}
+    row = blind_row("constant", {0: summary["blind"]}, [1])
+    assert row.rooms_behind(1, "mae_60s") == [(2, 3)]
+    assert row.of_every_room(1, "accuracy") and not row.of_every_room(1, "mae_60s")
 
 
 def test_the_summary_is_the_mean_of_the_last_five_rounds() -> None:

@@ -166,6 +166,18 @@ def test_rows_are_compared_over_equal_seeds_only():
     assert setting.rooms_led(mine, theirs, 4) == (2, 4)  # room b ties
 
 
+def test_a_figure_that_some_rooms_lack_says_so_to_scripts():
+    """Seed 0 has it in one of two rooms, seed 1 in both."""
+    at = {"mean": {"accuracy": 0.5, "mae_60s": 1.0}, "rooms": {"a": {}, "b": {}}}
+    few = {"4": {**at, "fewer_rooms": {"mae_60s": 1}}}
+    row = Row("x", "X", "paper", [_outcome(0, [], few), _outcome(1, [], {"4": at})])
+    summary = Results("e", "E", "", [_setting([row])], [0, 1], {}).summary()
+    figures = summary["settings"]["statistical"]["x"]["4"]
+    assert figures["mae_60s"]["fewer_rooms"] == [1, 2]
+    assert figures["mae_60s"]["mean"] == 1.0
+    assert set(figures["accuracy"]) == {"mean", "deviation", "number"}
+
+
 def test_rounding_is_no_lead():
     low = {"4": {"mean": {}, "std": {}, "rooms": {"a": {"accuracy": 0.3}, "b": {"accuracy": 0.3}}}}
     sum_ = {"4": {**low["4"], "rooms": {"a": {"accuracy": 0.1 + 0.2}, "b": {"accuracy": 0.3}}}}

@@ -27,6 +27,7 @@ REPLY = Reply(
     scores={"accuracy": 0.1 + 0.2, "macro_f1": 0, "nearest.mae": 1.5},
     confusion=np.arange(9).reshape(3, 3),
     reliability=np.vstack([np.zeros((8, 3)), [[36, 30.5, 12], [0, 0, 0]]]),
+    roc=np.repeat([[3, 33], [2, 30], [0, 0]], 7, axis=0),
     upload=b"\x00\x01",
     report={"loss": 1e-300, "epochs": 3},
     seconds={"train": 1.5},
@@ -121,6 +122,9 @@ def test_a_reply_arrives_as_it_was_and_numbers_keep_their_kind() -> None:
     assert arrived.upload == REPLY.upload
     np.testing.assert_array_equal(arrived.confusion, REPLY.confusion)
     np.testing.assert_array_equal(arrived.reliability, REPLY.reliability)
+    np.testing.assert_array_equal(arrived.roc, REPLY.roc)
+    before = {key: value for key, value in decode(FRAMES["reply"]).items() if key != "roc"}
+    assert messages.decode_reply(encode(before)).roc.shape == (0, 2), "as states of before"
 
 
 @pytest.mark.parametrize("kind", sorted(FRAMES))
@@ -155,6 +159,9 @@ def test_another_message_is_refused_by_name(kind: str) -> None:
         ("reply", {"confusion": np.ones(3)}, "confusion matrix is no table"),
         ("reply", {"reliability": np.ones((4, 3))}, "reliability is no table of 10 × 3 numbers"),
         ("reply", {"reliability": np.ones((10, 3), int)}, "reliability is no table"),
+        ("reply", {"roc": np.ones((20, 2), int)}, "ROC is no table of 21 × 2 counts"),
+        ("reply", {"roc": np.ones((21, 2))}, "ROC is no table"),
+        ("reply", {"roc": None}, "ROC is no table"),
     ],
 )
 def test_what_is_not_whole_is_refused_with_a_sentence(
@@ -255,6 +262,10 @@ def test_a_reply_that_would_spoil_a_record_is_refused_at_both_ends(
         ({"reliability": np.ones((10, 3))}, "reliability cannot be that of 36 test windows"),
         ({"reliability": 36 * np.eye(10)[:, :3][:, ::-1]}, "reliability cannot be that of 36"),
         ({"reliability": np.full((10, 3), np.nan)}, "reliability cannot be that of 36"),
+        ({"roc": REPLY.roc[::-1]}, "ROC cannot be that of 3 empty and 33 occupied test windows"),
+        ({"roc": REPLY.roc - 7 * (REPLY.roc == 0)}, "ROC cannot be that of 3 empty and 33"),
+        ({"roc": REPLY.roc[:, ::-1]}, "ROC cannot be that of 3 empty and 33"),
+        ({"roc": REPLY.roc + np.array([0, 1])}, "ROC cannot be that of 3 empty and 33"),
     ],
 )
 def test_a_reply_must_fit_the_card_of_its_room(change: dict[str, Any], complaint: str) -> None:
@@ -263,10 +274,34 @@ def test_a_reply_must_fit_the_card_of_its_room(change: dict[str, Any], complaint
     messages.check_reply(replace(told, reliability=np.zeros((0, 3))), CARD)
     sure = {**told.scores, "ece": (30.5 - 12) / 36}
     messages.check_reply(replace(told, scores=sure), CARD)
+    _check_presence(told)
     with pytest.raises(PayloadError, match=r"ece is 0\.1, its reliability says 0\.513889"):
         messages.check_reply(replace(told, scores={**sure, "ece": 0.1}), CARD)
     with pytest.raises(PayloadError, match=f"reply of room 'cafe' to round 3: .*{complaint}"):
         messages.check_reply(replace(told, **change), CARD)
+
+
+def _check_presence(told: Reply) -> None:
+    """From 0.35 on 2 of 3 empty and 30 of 33 occupied windows pass, from 0.7 on none.
+
+    At one half 1 + 30 of 36 are right. Of 99 pairs 30 · 1 are in order for sure, none of those
+    within 30 · 2 and 3 · 1 is known: 30/99 to 93/99.
+    """
+    right = {**told.scores, "presence": 31 / 36, "presence_auc": 93 / 99}
+    messages.check_reply(replace(told, scores=right), CARD)
+    for wrong, complaint in (
+        ({"presence": 0.5}, r"presence is 0\.5, its ROC says 0\.861111"),
+        ({"presence_auc": 0.95}, r"presence_auc is 0\.95, its ROC says 0\.30303 to 0\.939394"),
+    ):
+        with pytest.raises(PayloadError, match=complaint):
+            messages.check_reply(replace(told, scores={**right, **wrong}), CARD)
+    full = replace(told, confusion=np.diag([0, 36, 0]), roc=REPLY.roc[:, ::-1] * 0 + [[0, 36]])
+    alone = {**score(full.confusion, CARD.labels), "presence": 1.0}
+    messages.check_reply(replace(full, reliability=np.zeros((0, 3)), scores=alone), CARD)
+    with pytest.raises(PayloadError, match=r"presence_auc is 0\.5, its ROC says nothing"):
+        messages.check_reply(replace(full, scores={**alone, "presence_auc": 0.5}), CARD)
+    with pytest.raises(PayloadError, match=r"a ROC of presence, its classes are \[1, 2, 3\]"):
+        messages.check_reply(told, replace(CARD, labels=(1, 2, 3)))
 
 
 @given(st.sampled_from(sorted(FRAMES)), st.binary(max_size=200))

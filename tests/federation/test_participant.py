@@ -19,7 +19,7 @@ from fedapa.answers import (
     probabilities_of,
 )
 from fedapa.errors import PayloadError, PlanError, RunError
-from fedapa.evaluation.metrics import METRICS, confusion
+from fedapa.evaluation.metrics import METRICS, confusion, presence_at_half, presence_scores
 from fedapa.federation.messages import Request, check_reply
 from fedapa.federation.participant import Participant, _States, introduce
 from fedapa.federation.plan import Plan
@@ -317,6 +317,24 @@ def test_the_calibration_error_is_of_the_reliability_beside_it(
     assert reply.reliability[:, 0].sum() == len(room.room.split.test)
     assert reply.reliability[:, 2].sum() == np.trace(reply.confusion)
     assert reply.scores["ece"] == calibration_error(reply.reliability)
+
+
+def test_presence_is_of_calibrated_probabilities_and_of_the_roc_beside_it(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    room = participant(make_rooms, tmp_path)
+    reply = room.exchange(round_number(1), TRAIN)
+    model = room.room.build()
+    temperature = fit_temperature(*room.room.scores(model, "validation"))
+    scores, truth = room.room.scores(model)
+    told = presence_scores(probabilities_of(scores, temperature), truth, room.room.classes)
+    assert {name: reply.scores[name] for name in told} == told
+    assert set(told) == {"presence", "presence_auc"}
+    assert reply.roc[0].tolist() == [(truth == 0).sum(), (truth > 0).sum()]
+    assert presence_at_half(reply.roc) == pytest.approx(told["presence"])
+    card = introduce(room.room)
+    check_reply(reply, card)
+    assert card.blind["prior"]["presence_auc"] == 0.5
 
 
 def test_the_nearest_prototype_answers_where_it_is_wanted(

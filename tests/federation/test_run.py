@@ -81,6 +81,7 @@ def test_a_run_leaves_everything_behind(make_store: MakeStore, tmp_path: Path) -
         "macro_f1",
         "mae",
         "within_one",
+        "presence",
         "loss",
         "loss_ce",
         "loss_g",
@@ -96,6 +97,7 @@ def test_a_run_leaves_everything_behind(make_store: MakeStore, tmp_path: Path) -
     assert summary["over_rooms"]["mean"].keys() == summary["over_rooms"]["std"].keys()
     assert set(summary["blind"]) == {"constant", "prior"}
     assert np.asarray(summary["confusion"]["cafe"]).shape == (3, 3)
+    _check_presence(finished, summary)
     assert len((out / "seconds.jsonl").read_text().splitlines()) == 5
     environment = json.loads((out / "environment.json").read_text())
     assert environment["packages"]["torch"].startswith("2.13.0")
@@ -104,6 +106,22 @@ def test_a_run_leaves_everything_behind(make_store: MakeStore, tmp_path: Path) -
     assert not finished.synthetic
     assert Run.load(out).summary == finished.summary
     assert not list(out.rglob("*.partial"))
+
+
+def _check_presence(finished: Run, summary: dict[str, Any]) -> None:
+    """The lab is never empty: its presence has a share and no area, and every mean says so."""
+    rooms = finished.records[-1]["rooms"]
+    having = [room for room in THREE if "presence_auc" in rooms[room]]
+    assert "lab" not in having and having
+    for whole in (finished.records[-1], summary["over_rooms"], summary["blind"]["prior"]):
+        assert whole["fewer_rooms"] == {"presence_auc": len(having)}
+        assert set(whole["mean"]) >= {"presence", "presence_auc"}
+    areas = [rooms[room]["presence_auc"] for room in having]
+    assert finished.records[-1]["mean"]["presence_auc"] == pytest.approx(np.mean(areas))
+    for room in THREE:
+        table, matrix = np.asarray(summary["roc"][room]), np.asarray(summary["confusion"][room])
+        assert table.shape == (21, 2)
+        assert table[0].tolist() == [matrix[0].sum(), matrix[1:].sum()]
 
 
 def test_a_model_file_stands_on_its_own(make_store: MakeStore, tmp_path: Path) -> None:
@@ -378,6 +396,8 @@ def test_damaged_files_of_a_run_are_one_sentence(make_store: MakeStore, tmp_path
         ("summary.json", None, []),
         ("summary.json", "over_rooms", None),
         ("summary.json", "rooms", {"cafe": {"accuracy": None}}),
+        ("summary.json", "roc", {"cafe": [[1.5, 2]]}),
+        ("summary.json", "roc", {"cafe": [[1, 2, 3]]}),
         ("environment.json", "packages", None),
         ("rounds.jsonl", "rooms", None),
         ("rounds.jsonl", "mean", {"accuracy": "high"}),
@@ -833,6 +853,7 @@ def test_categories_run_without_mae(make_store: MakeStore, tmp_path: Path) -> No
     store = make_store({"cafe": {"sit": 2, "walk": 2}, "hall": {"sit": 2, "walk": 2}})
     finished = run(plan_of(store, rounds=1), out=tmp_path / "out", workers=0)
     assert set(finished.summary["over_rooms"]["mean"]) == {"accuracy", "macro_f1", "ece"}
+    assert "roc" not in finished.summary
 
 
 def test_features_run_with_the_mlp(tmp_path: Path) -> None:
@@ -894,6 +915,10 @@ def test_tensorboard_scalars_on_request(make_store: MakeStore, tmp_path: Path) -
     events.Reload()
     values = [event.value for event in events.Scalars("mean/accuracy")]
     assert values == pytest.approx([record["mean"]["accuracy"] for record in finished.records])
+    for record, over in zip(
+        finished.records, events.Scalars("fewer_rooms/presence_auc"), strict=True
+    ):
+        assert over.value == record["fewer_rooms"]["presence_auc"]
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.report.figures.curves import convergence, room_curves
 from fedapa.report.figures.embedding import embedding_map, embedding_of
+from fedapa.report.figures.presence import presence_rocs
 from fedapa.report.figures.reliability import reliability_diagrams
 from fedapa.report.figures.rooms import confusion_matrices, room_bars, weights_over_time
 from fedapa.report.figures.sweeps import sweep
@@ -256,6 +257,56 @@ def test_runs_that_tell_no_reliability_have_no_diagram(runs: Runs) -> None:
         check_text(figure)
 
 
+def test_the_roc_adds_up_seeds_and_has_a_line_for_every_room(runs: Runs) -> None:
+    """At one half one seed notices 3 of 4 with 1 of 2 false alarms, another 1 of 4 with none.
+
+    Together 50 % with 25 %: the area of (0, 0), (25, 50), (100, 100) is 1/16 + 9/16 = 62.5 %.
+    """
+    local = runs["model", "local", 0]
+
+    def one(alarms: int, hits: int) -> Run:
+        tables = {
+            "r": [[2, 4]] * 10 + [[alarms, hits]] + [[0, 0]] * 10,
+            "never empty": [[0, 4]] * 21,
+        }
+        return replace(local, summary={**local.summary, "roc": tables})
+
+    figure = presence_rocs({"Local": [one(1, 3), one(0, 1)]}, "About")
+    assert figure is not None
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "Local"
+    _, line = axes.lines
+    assert line.get_label() == "r, 62.5 %"
+    assert np.unique(line.get_xydata(), axis=0).tolist() == [[0, 0], [25, 50], [100, 100]]
+
+
+def test_many_rooms_are_one_line_and_runs_of_before_have_none(runs: Runs) -> None:
+    local = runs["model", "local", 0]
+    assert local.summary["roc"]
+    before = {key: told for key, told in local.summary.items() if key != "roc"}
+    old = replace(local, summary=before)
+    assert presence_rocs({"Local": [old]}) is None
+    both = presence_rocs({"Old": [old], "Local": [local]})
+    assert both is not None
+    assert [axes.get_title(loc="left") for axes in both.axes] == ["Local"]
+    table = [[6, 9]] * 10 + [[1, 8]] * 11
+    for rooms, lines in ((2, 2), (16, 16), (17, 1)):
+        roc = {f"a long name of room {number}": table for number in range(rooms)}
+        run = replace(
+            local,
+            summary={**local.summary, "roc": roc},
+            data={**local.data, "rooms": dict.fromkeys(roc, local.data["rooms"]["cafe"])},
+        )
+        for titles in (["One"], ["One", "Two"], ["One", "Two", "A title that is rather long"]):
+            figure = presence_rocs({title: [run] for title in titles}, "About")
+            assert figure is not None
+            check_text(figure)
+            shown = [axes for axes in figure.axes if axes.get_visible()]
+            assert [len(axes.lines) for axes in shown] == [1 + lines] * len(titles)
+            alike = shown[0].lines[1::10]  # the same colour comes again after ten rooms
+            assert len({line.get_linestyle() for line in alike}) == len(alike)
+
+
 def test_classes_that_are_numbers_stand_in_their_order(runs: Runs) -> None:
     local = runs["model", "local", 0]
     small = replace(local, data={**local.data, "classes": ["1", "10", "2"]})
@@ -368,6 +419,7 @@ def test_a_report_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> 
         "Room by room",
         "Confusion matrices",
         "Can the probabilities be believed",
+        "Is anybody there",
         "Who learns from whom (FedAPA)",
         "Embedding map",
         "not ours",
@@ -379,8 +431,8 @@ def test_a_report_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> 
     ):
         assert word in text, word
     assert text.count("<aside") == 1
-    # curves, bars, curves by room, confusion, reliability, weights and map of each setting
-    assert text.count("<svg") == 14
+    # curves, bars, curves by room, confusion, reliability, ROC, weights and map of each setting
+    assert text.count("<svg") == 16
     files = read(tmp_path / "one")
     assert {name for name in files if name.endswith(".png")} == {
         name.replace(".svg", ".png") for name in files if name.endswith(".svg")

@@ -68,8 +68,9 @@ def test_the_page_needs_no_network_and_no_script(runs: list[Run], tmp_path: Path
     # Names of XML vocabularies are not addresses that anything fetches.
     outside = re.findall(r'(?:src|href)="(https?:[^"]*)"', text)
     assert not outside
-    # curves, bars, curves by room, confusion matrices, reliability and FedAPA's weights
-    assert text.count("<svg") == 6
+    # curves, bars, curves by room, confusion matrices, reliability, ROC and FedAPA's weights
+    assert text.count("<svg") == 7
+    assert "Presence AUC (%)" in text
     assert text.count("SIMULATED data") >= 5
     assert "SIMULATED rooms" in text
     for run_ in runs:  # what made it, and its plan
@@ -211,6 +212,12 @@ def test_null_in_a_runs_files_is_one_sentence(
         ("rounds.jsonl", '"weights": [[', '"weights": [[1.0], [', "weights is not 2 × 2"),
         ("rounds.jsonl", '"macro_f1"', '"macro"', "one of accuracy and macro_f1"),
         ("summary.json", '"prior"', '"before"', "blind.prior: field required"),
+        (
+            "summary.json",
+            '"roc": {"cafe": [[',
+            '"roc": {"cafe": [[1, ',
+            "roc.cafe has not 2 columns",
+        ),
     ],
 )
 def test_files_that_lack_what_a_report_shows_are_refused_as_they_are_read(

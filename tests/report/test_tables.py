@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from fedapa.evaluation.results import target_accuracies
+from fedapa.evaluation.results import Outcome, Setting, target_accuracies
+from fedapa.evaluation.verdict import in_short
 from fedapa.report.captions import caption
 from fedapa.report.tables import comparison
 from fedapa.report.tables.table import Table, html_table, latex, markdown, rich_table
@@ -87,6 +88,74 @@ def test_the_calibration_error_has_a_table_of_its_own() -> None:
     assert table.headings == ["Method", "Calibration error (%)"]
     assert by_title(table)["Always the commonest class"] == ["12.5"]
     assert "20 test windows" in table.note
+
+
+def with_presence(setting: Setting, areas: int | None = None) -> Setting:
+    """The same with a presence of 90 % and an area of 80 %, of so many rooms where given."""
+
+    def added(outcome: Outcome) -> Outcome:
+        few = {} if areas is None else {"fewer_rooms": {"presence_auc": areas}}
+        at = {
+            horizon: {
+                **figures,
+                **few,
+                "mean": {**figures["mean"], "presence": 0.9, "presence_auc": 0.8},
+                "std": {**figures["std"], "presence": 0.01, "presence_auc": 0.02},
+            }
+            for horizon, figures in outcome.at.items()
+        }
+        return replace(outcome, at=at)
+
+    rows = [replace(row, outcomes=[added(one) for one in row.outcomes]) for row in setting.rows]
+    return replace(setting, rows=rows)
+
+
+def test_presence_has_a_table_of_its_own() -> None:
+    """Of one seed each figure has its deviation over rooms beside it."""
+    assert comparison.presence(made.setting()) is None, "as results of before"
+    setting = with_presence(made.setting(seeds=[0]))
+    assert not [one for one in comparison.overall(setting, 20).headings if "Presence" in one]
+    table = comparison.presence(setting)
+    assert table is not None
+    assert table.headings == ["Method", "Presence (%)", "±", "Presence AUC (%)", "±"]
+    rows = by_title(table)
+    assert rows["Local"] == ["90.0", "± 1.0", "80.0", "± 2.0"]
+    assert "Always the commonest class" in rows
+    assert "lack" not in table.note
+    swept = comparison.presence(with_presence(made.sweep().settings[0]), parameter="width D")
+    assert swept is not None
+    assert swept.headings[:2] == ["Method", "width D"]
+    assert all(len(row) == len(swept.headings) for row in swept.rows)
+
+
+def test_a_mean_over_fewer_rooms_says_so_in_every_table_that_has_it() -> None:
+    """One of two rooms has an area, and both in another row: one to two."""
+    told = "Some rooms lack a metric, its mean is over the others: Presence AUC: 1 of 2 rooms"
+    table = comparison.presence(with_presence(made.setting(), 1))
+    assert table is not None
+    assert told in table.note
+    mixed = [*with_presence(made.setting(), 1).rows[:1], *with_presence(made.setting()).rows[1:]]
+    table = comparison.presence(replace(made.setting(), rows=mixed))
+    assert table is not None
+    assert "Presence AUC: 1 to 2 of 2 rooms" in table.note
+    setting = made.with_time(made.setting(seeds=[0]))
+    for row in setting.rows:
+        row.outcomes[0].at["20"]["fewer_rooms"] = dict.fromkeys(
+            ("mae_30s", "mae_one_window", "mae_median", "within_one"), 1
+        )
+    found = made.results([setting, made.setting("model")])
+    over_time, side_by_side = comparison.over_time(setting), comparison.in_paper_layout(found)
+    differences = comparison.differences(setting, metric="mae_median")
+    assert over_time is not None and side_by_side is not None and differences is not None
+    assert "MAE after one window and MAE after 30 s: 1 of 2 rooms" in over_time.note
+    assert side_by_side.note.count("MAE: 1 of 2 rooms") == 1
+    assert "MAE: 1 to 2 of 2 rooms" in differences.note, "one at 20 rounds, two at others"
+    assert "MAE and Within ±1: 1 of 2 rooms" in comparison.overall(setting, 20).note
+    assert "lack" not in comparison.overall(setting, 10).note
+    said = in_short(setting, 20)
+    assert said is not None
+    assert "within one" not in said, "a sentence would not say of how many rooms"
+    assert "within one" in str(in_short(made.setting(seeds=[0]), 20))
 
 
 def test_counting_over_time_says_which_recordings_it_is_of() -> None:

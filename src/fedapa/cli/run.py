@@ -205,15 +205,16 @@ def _print_answer(results: "Results") -> None:
 
 def _print_tables(results: "Results") -> None:
     """Rooms and methods, after all rounds."""
-    from fedapa.report.tables.comparison import over_time, overall, rooms
+    from fedapa.report.tables.comparison import over_time, overall, presence, rooms
     from fedapa.report.tables.table import rich_table
 
     for setting in results.settings:
         shown = [row.name for row in setting.rows if row.group != "blind"]
         print_out(rich_table(rooms(setting, shown)))
         print_out(rich_table(overall(setting)))
-        if (table := over_time(setting, ["mae"])) is not None:
-            print_out(rich_table(table))
+        for table in (presence(setting), over_time(setting, ["mae"])):
+            if table is not None:
+                print_out(rich_table(table))
 
 
 def _get_workers_ready() -> None:

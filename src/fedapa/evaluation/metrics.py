@@ -5,6 +5,9 @@ where classes are counts, the mean absolute error |argmax − y| in people, the 
 person, and the mean absolute error of the median of the calibrated probabilities, the least that
 they allow. Categories have no distance: those three are then absent.
 
+Presence, count > 0, is scored where 0 is among the counts: how often it is told right, and how well
+the probability that somebody is there tells occupied windows from empty ones at any threshold.
+
 Counts are also scored over time: the evidence of windows that lie end to end in a recording is
 added, ``add_evidence``, until so many seconds are seen. What no recording is long enough for is
 absent.
@@ -23,14 +26,20 @@ __all__ = [
     "METRICS",
     "ONE_WINDOW",
     "OVER_TIME",
+    "THRESHOLDS",
     "Metric",
+    "area_bounds",
     "blind_scores",
     "class_shares",
     "confusion",
     "counts_people",
     "median_error",
+    "presence_at_half",
+    "presence_scores",
+    "roc",
     "score",
     "score_over_time",
+    "tells_presence",
 ]
 
 
@@ -61,6 +70,8 @@ METRICS = {
     "mae_median": _MAE,
     "mae": _MOST_PROBABLE,
     "within_one": Metric("Within ±1 (%)", "±1 (%)"),
+    "presence": Metric("Presence (%)", "Presence (%)"),
+    "presence_auc": Metric("Presence AUC (%)", "AUC (%)"),
     "ece": Metric("Calibration error (%)", "ECE (%)", less_is_better=True),
     **{
         f"{kind}_{time}": replace(metric, time=time)
@@ -72,7 +83,14 @@ METRICS = {
         for time in OVER_TIME
     },
 }
-"""By name, in the order in which tables show them; all but accuracy, F1 and ECE only for counts."""
+"""By name, in the order in which tables show them; all but accuracy, F1 and ECE only for counts.
+
+Calibration, presence and counting over time have tables of their own.
+"""
+
+THRESHOLDS = tuple(step / 20 for step in range(21))
+"""Of the probability that somebody is there, at which ``roc`` counts windows."""
+_HALF = THRESHOLDS.index(0.5)
 
 _Index = npt.NDArray[np.int64]
 _Matrix = npt.NDArray[np.float64]
@@ -122,6 +140,80 @@ def median_error(
     people = np.asarray(classes, np.float64)
     answers = median_class(probabilities, [int(label) for label in classes])
     return float(np.abs(people[answers] - people[truth]).mean())
+
+
+def tells_presence(classes: Sequence[Label]) -> bool:
+    """Whether classes are counts, and an empty room is one of them."""
+    return counts_people(classes) and 0 in classes
+
+
+def presence_scores(
+    probabilities: npt.ArrayLike, truth: _Index, classes: Sequence[Label]
+) -> dict[str, float]:
+    """How well calibrated probabilities [n, C] tell whether somebody is there.
+
+    ``presence`` is the share of windows for which s ≥ 0.5, with s = 1 − p(nobody), says what is
+    true. ``presence_auc`` is the area under the ROC: how probable it is that an occupied window has
+    a larger s than an empty one, where equal ones count half; 0.5 is chance. It is absent where
+    windows are all empty or all occupied, both where ``tells_presence`` says no.
+    """
+    if not tells_presence(classes) or not len(truth):
+        return {}
+    somebody, occupied = _presence(probabilities, truth, classes)
+    told = {"presence": float(((somebody >= THRESHOLDS[_HALF]) == occupied).mean())}
+    empty, full = np.sort(somebody[~occupied]), somebody[occupied]
+    if len(empty) and len(full):
+        # Empty windows below each occupied one, and those that are not above it: ties in between.
+        twice = sum(int(empty.searchsorted(full, side).sum()) for side in ("left", "right"))
+        told["presence_auc"] = twice / (2 * len(empty) * len(full))
+    return told
+
+
+def roc(probabilities: npt.ArrayLike, truth: _Index, classes: Sequence[Label]) -> _Index:
+    """[thresholds, 2] windows with s ≥ each of ``THRESHOLDS``: false alarms, hits.
+
+    The first row is of all windows, empty and occupied. No rows where ``tells_presence`` says no,
+    or without windows. Tables of several rooms may be added.
+    """
+    if not tells_presence(classes) or not len(truth):
+        return np.zeros((0, 2), np.int64)
+    somebody, occupied = _presence(probabilities, truth, classes)
+    passed = np.searchsorted(THRESHOLDS, somebody, side="right")  # (n,) 1 or more
+    steps = len(THRESHOLDS)
+    kinds = [np.bincount(passed[kind] - 1, minlength=steps) for kind in (~occupied, occupied)]
+    return np.cumsum(np.stack(kinds, axis=1)[::-1], axis=0)[::-1].astype(np.int64)
+
+
+def _presence(
+    probabilities: npt.ArrayLike, truth: _Index, classes: Sequence[Label]
+) -> tuple[_Matrix, npt.NDArray[np.bool_]]:
+    """[n] s, how probable it is that somebody is there, and [n] whether somebody is."""
+    people = np.asarray(classes, np.int64)
+    nobody = np.asarray(probabilities, np.float64)[:, people == 0].sum(axis=1)
+    return np.clip(1 - nobody, 0.0, 1.0), people[truth] > 0
+
+
+def presence_at_half(table: npt.ArrayLike) -> float:
+    """The share of windows whose presence is told right at s ≥ 0.5, by a table of ``roc``."""
+    counted = np.asarray(table, np.float64)
+    (empty, occupied), (alarms, hits) = counted[0], counted[_HALF]
+    return float((empty - alarms + hits) / (empty + occupied))
+
+
+def area_bounds(table: npt.ArrayLike) -> tuple[float, float] | None:
+    """Between which the area under the ROC lies, by a table of ``roc``; none without both kinds.
+
+    Of an occupied and an empty window between the same two thresholds nobody knows which is above.
+    The middle of the bounds is the area under straight lines between the points.
+    """
+    counted = np.asarray(table, np.float64)
+    empty, occupied = counted[0] if len(counted) else (0.0, 0.0)
+    if not empty or not occupied:
+        return None
+    # Windows between each threshold and the next.
+    alarms, hits = (counted - np.vstack([counted[1:], [[0, 0]]])).T
+    least = float((hits / occupied) @ ((empty - counted[:, 0]) / empty))
+    return least, least + float((hits / occupied) @ (alarms / empty))
 
 
 def score_over_time(
@@ -192,6 +284,7 @@ def _blind(time: str, shares: _Matrix, truth: _Index, classes: Sequence[Label]) 
     same = np.broadcast_to(shares, (len(truth), len(shares)))
     if not time:
         reached["ece"] = calibration_error(reliability(same, truth))
+        reached |= presence_scores(same, truth, classes)
     if not counts_people(classes):
         return reached
     median = median_error(same, truth, classes)

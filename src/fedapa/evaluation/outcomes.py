@@ -83,7 +83,8 @@ def blind_row(name: str, runs: Mapping[int, Mapping[str, Any]], horizons: Sequen
     """
     outcomes = []
     for seed, blind in runs.items():
-        figures = {part: dict(blind[name][part]) for part in ("mean", "std", "rooms")}
+        parts = ("mean", "std", "rooms", "fewer_rooms")
+        figures = {part: dict(blind[name][part]) for part in parts if part in blind[name]}
         at = {str(horizon): figures for horizon in horizons}
         outcomes.append(Outcome(seed, run="", commit="", curve={}, bytes=[], at=at))
     return Row(name, BLIND[name], "blind", outcomes, moves=False)

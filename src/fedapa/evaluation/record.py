@@ -4,8 +4,9 @@ A line holds what round t did (losses, λ, bytes) and how good the result was (t
 state after its merge). Seconds stand in a file of their own: everything here is the same for the
 same seed on the same machine.
 
-A room may be absent: its entry then has no score, or it has no entry at all. Every mean here is
-over what there is, and says so where that differs from room to room.
+A room may be absent: its entry then has no score, or it has no entry at all. It may also lack a
+metric, e.g. where no recording is long enough. Every mean here is over what there is, and says so
+where that differs from room to room.
 """
 
 import json
@@ -141,20 +142,33 @@ def entropies(
 def over_rooms(
     scores: Mapping[str, Mapping[str, float]], weights: Mapping[str, int]
 ) -> dict[str, dict[str, float]]:
-    """Mean and standard deviation over rooms, and the mean weighted by their test windows."""
+    """Mean and standard deviation over rooms, and the mean weighted by their test windows.
+
+    Each metric is over the rooms that have it; where some with a score lack it, ``fewer_rooms``
+    says over how many it is.
+    """
     rooms = sorted(room for room in scores if scores[room])
-    share = np.asarray([weights[room] for room in rooms], np.float64)
+    having = {metric: [room for room in rooms if metric in scores[room]] for metric in METRICS}
     columns = {
-        metric: np.asarray([scores[room][metric] for room in rooms])
-        for metric in METRICS
-        if rooms and all(metric in scores[room] for room in rooms)
+        metric: np.asarray([scores[room][metric] for room in told])
+        for metric, told in having.items()
+        if told
+    }
+    shares = {
+        metric: np.asarray([weights[room] for room in having[metric]], np.float64)
+        for metric in columns
+    }
+    fewer: dict[str, float] = {
+        metric: len(told) for metric, told in having.items() if 0 < len(told) < len(rooms)
     }
     return {
         "mean": {metric: float(values.mean()) for metric, values in columns.items()},
         "std": {metric: float(values.std()) for metric, values in columns.items()},
         "weighted": {
-            metric: float(values @ share / share.sum()) for metric, values in columns.items()
+            metric: float(values @ shares[metric] / shares[metric].sum())
+            for metric, values in columns.items()
         },
+        **({"fewer_rooms": fewer} if fewer else {}),
     }
 
 

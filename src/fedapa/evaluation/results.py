@@ -117,7 +117,8 @@ class Outcome:
     bytes: Sequence[int]
     """Bytes moved by all rooms up to each round, both ways."""
     at: Mapping[str, Mapping[str, Any]]
-    """horizon → {"mean": metrics, "std": over rooms, "rooms": {room: metrics}}."""
+    """horizon → {"mean": metrics, "std": over rooms, "rooms": {room: metrics}}; where some rooms
+    lack a metric, "fewer_rooms": over how many its mean is."""
     scored: Sequence[int] | None = None
     """The rounds whose score is the row's own, where not every round is (fine-tuned copies)."""
 
@@ -173,6 +174,20 @@ class Row:
         """One figure a seed; none where a run is shorter or the metric does not exist."""
         means = [outcome.at.get(str(horizon), {}).get("mean", {}) for outcome in self.outcomes]
         return [mean[metric] for mean in means] if all(metric in mean for mean in means) else None
+
+    def rooms_behind(self, horizon: int, metric: str) -> list[tuple[int, int]]:
+        """A seed each: over how many rooms its figure is, and how many rooms have a score."""
+        figures = [outcome.at.get(str(horizon), {}) for outcome in self.outcomes]
+        return [
+            (at.get("fewer_rooms", {}).get(metric, rooms), rooms)
+            for at in figures
+            if metric in at.get("mean", {})
+            for rooms in [len(at["rooms"])]
+        ]
+
+    def of_every_room(self, horizon: int, metric: str) -> bool:
+        """Whether no room with a score lacks the metric."""
+        return all(having == rooms for having, rooms in self.rooms_behind(horizon, metric))
 
     def room(self, horizon: int, room: str, metric: str) -> list[float] | None:
         """One room's figures, a seed each."""
@@ -302,12 +317,15 @@ class Results:
         write_text(path, json.dumps(_rounded(document), indent=None, sort_keys=True) + "\n")
 
     def summary(self) -> dict[str, Any]:
-        """For scripts: setting → row → horizon → metric → mean and deviation over seeds."""
+        """For scripts: setting → row → horizon → metric → mean and deviation over seeds.
+
+        Where rooms lack the metric ``fewer_rooms`` says over how many it is, a seed each.
+        """
         settings = {
             setting.name: {
                 row.name: {
                     str(horizon): {
-                        metric: asdict(spread(values))
+                        metric: {**asdict(spread(values)), **_fewer_rooms(row, horizon, metric)}
                         for metric in METRICS
                         if (values := row.metrics(horizon, metric)) is not None
                     }
@@ -366,7 +384,8 @@ def outcome_at(
     rooms = {room: average(scored) for room, scored in scored_rounds(last).items()}
     even = dict.fromkeys(rooms, 1)
     whole = over_rooms(rooms, even)
-    return {"mean": whole["mean"], "std": whole["std"], "rooms": rooms}
+    parts = {part: told for part, told in whole.items() if part != "weighted"}
+    return {**parts, "rooms": rooms}
 
 
 def running_mean(values: Sequence[float | None]) -> list[float]:
@@ -438,6 +457,12 @@ def still_gaining(row: Row) -> float | None:
             return None
         rises.append(scored[1].mean() - scored[0].mean())
     return float(np.mean(rises))
+
+
+def _fewer_rooms(row: Row, horizon: int, metric: str) -> dict[str, list[int]]:
+    if row.of_every_room(horizon, metric):
+        return {}
+    return {"fewer_rooms": [having for having, _ in row.rooms_behind(horizon, metric)]}
 
 
 def _setting(values: Mapping[str, Any]) -> Setting:

@@ -35,7 +35,8 @@ def in_short(setting: Setting, horizon: int, parameter: str = "") -> str | None:
     methods.sort(key=lambda row: -_mean(row, horizon, "accuracy"))
     best, *rest = methods
     told = f"{best.title} is right in {_percent(best, horizon, 'accuracy')} of the test windows"
-    if best.metrics(horizon, "within_one") is not None:
+    whole = best.of_every_room(horizon, "within_one")  # a sentence cannot say of which rooms
+    if whole and best.metrics(horizon, "within_one") is not None:
         told += f" and within one person in {_percent(best, horizon, 'within_one')}"
     others = [row for row in scored if row.group == "control"]
     others += rest

@@ -29,7 +29,7 @@ from fedapa.report.captions import choices
 from fedapa.report.figures.data import distribution_figure
 from fedapa.report.page import Report, write_index, write_report
 from fedapa.report.style import save
-from fedapa.report.tables.comparison import horizons, overall
+from fedapa.report.tables.comparison import horizons, overall, presence
 from fedapa.report.tables.table import Table
 from fedapa.stores.distribution import distribution, planned
 from fedapa.stores.simulated_rooms import preset_of
@@ -134,11 +134,14 @@ def _shown(conducted: Conducted, out: Path) -> Reproduced:
     results = conducted.results
     folder = out / results.experiment
     page = write_report(folder, results, conducted.runs, published=published(results.experiment))
-    tables, chosen = [], []
+    tables: list[Table] = []
+    chosen: list[str] = []
     for setting in results.settings:
         tables.append(overall(setting, parameter=results.parameter))
         if not results.parameter:
             tables.append(horizons(setting))
+        if (table := presence(setting, parameter=results.parameter)) is not None:
+            tables.append(table)
         chosen += choices(setting.data)
     return Reproduced(
         *(results.experiment, results.title, tables, page, results.summary(), answers(results)),

@@ -29,7 +29,14 @@ from pydantic import TypeAdapter, ValidationError
 from fedapa.algorithms.algorithm import Round
 from fedapa.answers import BINS, calibration_error
 from fedapa.errors import DataError, FedapaError, PayloadError
-from fedapa.evaluation.metrics import METRICS, score
+from fedapa.evaluation.metrics import (
+    METRICS,
+    THRESHOLDS,
+    area_bounds,
+    presence_at_half,
+    score,
+    tells_presence,
+)
 from fedapa.payload import Array, Precision, Tree, decode, encode
 from fedapa.rooms.card import DataCard, RoomCard
 from fedapa.windows.labels import Label, check_name
@@ -123,6 +130,8 @@ class Reply:
     """[C, C] by (true, predicted)."""
     reliability: Array = field(default_factory=lambda: np.zeros((0, 3)))
     """[bins, 3] how sure and how right it was, see ``answers.reliability``; no bins, not told."""
+    roc: Array = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    """[thresholds, 2] false alarms and hits, see ``metrics.roc``; no rows, not told."""
     upload: bytes | None = None
     report: Mapping[str, float] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -182,6 +191,8 @@ def check_reply(reply: Reply, card: RoomCard) -> None:
         )
     if len(reply.reliability):
         _check_reliability(where, reply, tested)
+    if len(reply.roc):
+        _check_roc(where, reply, card)
     told = score(counts, card.labels or range(card.classes)) if tested else {}
     for metric in told if card.labels else ("accuracy", "macro_f1"):
         if tested and not math.isclose(told[metric], reply.scores.get(metric, -1), abs_tol=1e-9):
@@ -202,6 +213,28 @@ def _check_reliability(where: str, reply: Reply, tested: int) -> None:
     told, error = reply.scores.get("ece"), calibration_error(table)
     if told is not None and not math.isclose(told, error, abs_tol=1e-9):
         raise PayloadError(f"{where}: ece is {told}, its reliability says {error:.6g}")
+
+
+def _check_roc(where: str, reply: Reply, card: RoomCard) -> None:
+    """Refuse points that other windows made than the confusion matrix, or other probabilities."""
+    table, labels = np.asarray(reply.roc, np.int64), card.labels
+    if not tells_presence(labels):
+        raise PayloadError(f"{where}: has a ROC of presence, its classes are {list(labels)}")
+    real = np.asarray(reply.confusion, np.int64).sum(axis=1)
+    occupied = np.asarray(labels, np.int64) > 0
+    whole = [int(real[~occupied].sum()), int(real[occupied].sum())]
+    if table[0].tolist() != whole or (table < 0).any() or (np.diff(table, axis=0) > 0).any():
+        raise PayloadError(
+            f"{where}: its ROC cannot be that of {whole[0]} empty and {whole[1]} occupied test "
+            f"windows: {table.tolist()}"
+        )
+    told, share = reply.scores.get("presence"), presence_at_half(table)
+    if told is not None and not math.isclose(told, share, abs_tol=1e-9):
+        raise PayloadError(f"{where}: presence is {told}, its ROC says {share:.6g}")
+    area, bounds = reply.scores.get("presence_auc"), area_bounds(table)
+    if area is not None and (bounds is None or not bounds[0] - 1e-9 <= area <= bounds[1] + 1e-9):
+        possible = "nothing" if bounds is None else f"{bounds[0]:.6g} to {bounds[1]:.6g}"
+        raise PayloadError(f"{where}: presence_auc is {area}, its ROC says {possible}")
 
 
 # ---- server → room -------------------------------------------------------------------------------
@@ -278,6 +311,7 @@ def encode_reply(reply: Reply) -> bytes:
     arrays = {
         "confusion": reply.confusion,
         "reliability": reply.reliability,
+        "roc": reply.roc,
         "upload": _as_array(reply.upload),
     }
     return _encode("reply", {"round": reply.round, "note": reply.note, **numbers, **arrays})
@@ -298,6 +332,13 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
         or table.shape not in ((0, 3), (BINS, 3))
     ):
         raise PayloadError(f"{source}: its reliability is no table of {BINS} × 3 numbers")
+    points = tree.get("roc", np.zeros((0, 2), np.int64))  # states of before have none
+    if (
+        not isinstance(points, np.ndarray)
+        or points.dtype != np.int64
+        or points.shape not in ((0, 2), (len(THRESHOLDS), 2))
+    ):
+        raise PayloadError(f"{source}: its ROC is no table of {len(THRESHOLDS)} × 2 counts")
     if not isinstance(note, str) or len(note) > _LONGEST_NOTE:
         raise PayloadError(f"{source}: its note is no text of at most {_LONGEST_NOTE} letters")
     try:
@@ -306,6 +347,7 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
             scores=_numbers(tree, "scores", source),
             confusion=matrix,
             reliability=table,
+            roc=points,
             upload=_as_bytes(tree, "upload", source),
             report=_numbers(tree, "report", source),
             seconds=_numbers(tree, "seconds", source),

@@ -41,6 +41,8 @@ from fedapa.evaluation.metrics import (
     confusion,
     counts_people,
     median_error,
+    presence_scores,
+    roc,
     score,
     score_over_time,
 )
@@ -119,9 +121,10 @@ class Participant:
             state = self.algorithm.receive(self.room, state, payload, round)
         began = time.perf_counter()
         memory = self._with_best(replace(memory, state=state), round)
-        matrix, table, scores = self._judge(self._deployed(memory.served, round))
+        judged = self._judge(self._deployed(memory.served, round))
+        scores = dict(judged.scores)
         for name, counter in self.algorithm.alternatives(self.room, memory.served, round).items():
-            _, _, further = self._judge(counter)
+            further = self._judge(counter).scores
             scores |= {f"{name}.{metric}": value for metric, value in further.items()}
         scored = time.perf_counter()
         upload: Payload | None = None
@@ -137,8 +140,9 @@ class Participant:
             reply = Reply(
                 round=round.number,
                 scores=scores,
-                confusion=matrix,
-                reliability=table,
+                confusion=judged.confusion,
+                reliability=judged.reliability,
+                roc=judged.roc,
                 upload=None if upload is None else encode(upload, request.precision),
                 report=report,
                 seconds=seconds,
@@ -199,20 +203,19 @@ class Participant:
             )
         return nearest_prototype(counter, *self.algorithm.anchors(self.room, state, counter))
 
-    def _judge(self, counter: Counter) -> tuple[Array, Array, dict[str, float]]:
-        """Its confusion matrix [C, C], its reliability [bins, 3] and its scores.
-
-        A room without test windows has no scores.
-        """
+    def _judge(self, counter: Counter) -> "_Judged":
+        """How good it is on the room's test windows; without any there are no scores."""
         classes = self.room.classes
         scores, truth = self.room.scores(counter)
         matrix = confusion(truth, scores.argmax(axis=1), len(classes))
         temperature = self._temperature(counter) if len(truth) else 1.0
         probabilities = probabilities_of(scores, temperature)
         table = reliability(probabilities, truth)
+        points = roc(probabilities, truth, classes)
         if not len(truth):
-            return matrix, table, {}
+            return _Judged(matrix, table, points, {})
         metrics = {**score(matrix, classes), "ece": calibration_error(table)}
+        metrics |= presence_scores(probabilities, truth, classes)
         if counts_people(classes):
             metrics["mae_median"] = median_error(probabilities, truth, classes)
             part, blocks = _blocks(self.room)
@@ -220,7 +223,7 @@ class Participant:
                 scores, truth = self.room.scores(counter, part)
                 probabilities = probabilities_of(scores, temperature)
             metrics |= score_over_time(probabilities, truth, blocks, classes)
-        return matrix, table, metrics
+        return _Judged(matrix, table, points, metrics)
 
     def _temperature(self, counter: Counter) -> float:
         """What makes its probabilities true, by the room's validation windows."""
@@ -254,6 +257,19 @@ class Participant:
         if any(states.load(number) is None for number in numbers):
             note = _AFRESH
         return _Memory(self.algorithm.join(self.room, key)), None, note
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """What test windows say of a counter."""
+
+    confusion: Array
+    """[C, C]."""
+    reliability: Array
+    """[bins, 3]."""
+    roc: Array
+    """[thresholds, 2]; no rows where presence means nothing."""
+    scores: Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,6 +75,8 @@ class Step:
     """room → [C, C] of the score in this exchange."""
     reliability: Mapping[str, Any]
     """room → [bins, 3] of the same windows."""
+    roc: Mapping[str, Any]
+    """room → [thresholds, 2] of the same windows; no rows where presence means nothing."""
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
@@ -207,6 +209,7 @@ def run(
             cards=cards,
             confusion={room: reply.confusion for room, reply in replies.items()},
             reliability={room: reply.reliability for room, reply in replies.items()},
+            roc={room: reply.roc for room, reply in replies.items()},
             seconds={room: reply.seconds for room, reply in replies.items()},
         )
 

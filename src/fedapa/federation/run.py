@@ -367,6 +367,8 @@ def _finish(folder: Path, step: rounds.Step, records: Sequence[Mapping[str, Any]
     summary["reliability"] = {
         room: table.tolist() for room, table in sorted(step.reliability.items())
     }
+    if points := {room: table.tolist() for room, table in sorted(step.roc.items()) if len(table)}:
+        summary["roc"] = points
     summary["synthetic"] = any(card.synthetic for card in cards.values())
     summary["data"] = data_kind(summary["synthetic"])
     write_text(folder / "summary.json", dump(summary))
@@ -410,6 +412,8 @@ class _Scalars:
             return
         for metric, value in record["mean"].items():
             self._writer.add_scalar(f"mean/{metric}", value, record["round"])
+        for metric, number in record.get("fewer_rooms", {}).items():
+            self._writer.add_scalar(f"fewer_rooms/{metric}", number, record["round"])
         for room, entry in record["rooms"].items():
             for name, value in entry.items():
                 self._writer.add_scalar(f"{room}/{name}", float(value), record["round"])

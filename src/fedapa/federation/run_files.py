@@ -62,6 +62,7 @@ class _Data(_File):
 class _Blind(_File):
     mean: dict[str, float]
     std: dict[str, float]
+    fewer_rooms: dict[str, int] = {}
     rooms: dict[str, dict[str, float]]
 
 
@@ -81,6 +82,7 @@ class _Summary(_File):
     bytes: dict[str, float]
     confusion: dict[str, list[list[int]]]
     reliability: dict[str, list[list[float]]] = {}
+    roc: dict[str, list[list[int]]] = {}
     notes: list[str] = []
     without_model: list[str] = []
     synthetic: bool
@@ -105,6 +107,7 @@ class _Record(_File):
     members: list[str] = []
     mean: dict[str, float]
     std: dict[str, float]
+    fewer_rooms: dict[str, int] = {}
     server: dict[str, Any]
 
 
@@ -208,11 +211,12 @@ def check_together(
                 _check_square("server.weights", weights, len(members))
     with explaining(folder / "summary.json"):
         _check_rooms(summary["confusion"], rooms)
-        told = summary.get("reliability", {})
-        _check_rooms(told, rooms)
-        for room, table in told.items():
-            if any(len(row) != 3 for row in table):
-                raise ValueError(f"reliability.{room} has not three columns")
+        for name, columns in (("reliability", 3), ("roc", 2)):
+            told = summary.get(name, {})
+            _check_rooms(told, rooms)
+            for room, table in told.items():
+                if any(len(row) != columns for row in table):
+                    raise ValueError(f"{name}.{room} has not {columns} columns")
         for room, matrix in summary["confusion"].items():
             _check_square(f"confusion.{room}", matrix, classes)
 

@@ -1,13 +1,23 @@
 """Captions: where the numbers of a table or a figure come from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedapa.csi.capture import data_kind
+from fedapa.evaluation.metrics import METRICS, ONE_WINDOW, OVER_TIME
 from fedapa.evaluation.record import LAST
 from fedapa.evaluation.results import Setting
 
-__all__ = ["caption", "choices", "data_text", "number_of", "shape_text", "source_text"]
+__all__ = [
+    "caption",
+    "choices",
+    "data_text",
+    "fewer_rooms",
+    "number_of",
+    "shape_text",
+    "source_text",
+    "time_text",
+]
 
 
 def number_of(count: int, word: str) -> str:
@@ -60,6 +70,43 @@ def choices(data: Mapping[str, Any]) -> list[str]:
     if data.get("why"):
         told.append(f"Split: {data['split']} ({data['why']})")
     return told
+
+
+def fewer_rooms(setting: Setting, horizons: Iterable[int], metrics: Iterable[str]) -> str:
+    """Over how many rooms the means of metrics are that some rooms lack; nothing where none does.
+
+    Rows and seeds may differ in that: then from how many to how many.
+    """
+    numbers: dict[str, set[tuple[int, int]]] = {}
+    for metric in metrics:
+        behind = {
+            pair
+            for horizon in horizons
+            for row in setting.rows
+            for pair in row.rooms_behind(horizon, metric)
+        }
+        if any(having < rooms for having, rooms in behind):
+            numbers[metric] = behind
+    by_words: dict[str, list[str]] = {}
+    for metric, behind in numbers.items():
+        having, rooms = (sorted(set(column)) for column in zip(*behind, strict=True))
+        words = f"{_span(having)} of {_span(rooms)} rooms"
+        about = METRICS[metric]
+        name = about.heading.partition(" (")[0]
+        if about.time:
+            name += f" after {time_text(about.time)}"
+        by_words.setdefault(words, []).append(name)
+    told = "; ".join(f"{' and '.join(names)}: {words}" for words, names in by_words.items())
+    return f"Some rooms lack a metric, its mean is over the others: {told}" if told else ""
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def time_text(time: str) -> str:
+    """For how long evidence is added, a key of ``OVER_TIME``, as one says it."""
+    return "one window" if time == ONE_WINDOW else f"{OVER_TIME[time]} s"
 
 
 def caption(setting: Setting, horizon: int | None = None) -> str:

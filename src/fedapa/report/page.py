@@ -28,6 +28,7 @@ from fedapa.files import write_text
 from fedapa.report.captions import caption, choices, number_of
 from fedapa.report.figures.curves import convergence, room_curves
 from fedapa.report.figures.embedding import embedding_map, embedding_of
+from fedapa.report.figures.presence import presence_rocs
 from fedapa.report.figures.reliability import reliability_diagrams
 from fedapa.report.figures.rooms import confusion_matrices, room_bars, weights_over_time
 from fedapa.report.figures.sweeps import sweep
@@ -64,7 +65,7 @@ _SPLITS = {
 """How windows to test on were chosen, in words."""
 _OURS = re.compile(
     r"settings\.tex|[a-z]+-(horizons|overall-\d+|over-time|differences(-mae(-median)?)?|reach|rooms|"
-    r"room-curves|published|sweep|convergence|confusion|reliability|calibration|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
+    r"room-curves|published|sweep|convergence|confusion|reliability|calibration|presence|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
 )
 """Files that a report writes."""
 
@@ -364,6 +365,7 @@ class _Part:
         self.figure("sweep", sweep(results, self.setting), results.parameter)
         parameter = results.parameter or "value"
         self.table("sweep", comparison.overall(self.setting, parameter=parameter))
+        self.table("presence", comparison.presence(self.setting, parameter=parameter))
         if len(self.setting.horizons) > 1:
             self.report.heading(3, "Accuracy at every horizon")
             self.table("horizons", comparison.horizons(self.setting))
@@ -405,6 +407,12 @@ class _Part:
             self.report.heading(3, "Can the probabilities be believed")
             self.figure("reliability", figure, "Reliability diagrams")
             self.table("calibration", comparison.calibration(setting))
+        figure, table = presence_rocs(named, setting.title), comparison.presence(setting)
+        if figure is not None or table is not None:
+            self.report.heading(3, "Is anybody there")
+        if figure is not None:
+            self.figure("presence", figure, "Presence: ROC")
+        self.table("presence", table)
         # Of the first seed, the reference's first.
         order = sorted(self.featured, key=lambda name: name != setting.reference)
         for name, (run, *_) in self.runs_of(order).items():

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from fedapa.evaluation.metrics import METRICS
 from fedapa.evaluation.results import REFERENCE, Results, Row, Setting, spread
-from fedapa.report.captions import caption
+from fedapa.report.captions import caption, fewer_rooms
 from fedapa.report.figures.curves import ACCURACY
 from fedapa.report.style import DASHES, PALETTE, SMALL, STRETCH, WIDTH, drawn, look
 from fedapa.report.tables.comparison import metrics_of, value_text
@@ -39,13 +39,14 @@ def sweep(results: Results, setting: Setting) -> Figure:
     apart = "; lines are set apart a little where they would meet"
     marks = apart if several else f", small dots are seeds{ring}"
     read = f"Mean over seeds ± one standard deviation{marks}"
-    said = f"{setting.title}. {read}. {caption(setting, at)}"
     metrics = {"accuracy": ACCURACY}
     if setting.counts_people:
         # Results of before have no median.
         error = metrics_of(setting, ("mae_median", "mae"))[:1]
         metrics |= dict.fromkeys(error, "mean absolute error (people)")
     asked = list(metrics)
+    parts = (setting.title, read, fewer_rooms(setting, [at], asked), caption(setting, at))
+    said = ". ".join(part for part in parts if part)
     height, width = 3.0 if several else 2.7, WIDTH if setting.counts_people else 4.2
     with drawn(height, said, width=width) as figure:
         grid = figure.subplots(1, len(asked), squeeze=False)[0]

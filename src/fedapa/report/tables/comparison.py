@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from fedapa.algorithms.local import Local
-from fedapa.evaluation.metrics import METRICS, ONE_WINDOW, OVER_TIME
+from fedapa.evaluation.metrics import METRICS, OVER_TIME
 from fedapa.evaluation.record import LAST
 from fedapa.evaluation.results import (
     CONFIDENCE,
@@ -24,7 +24,7 @@ from fedapa.evaluation.results import (
     target_accuracies,
 )
 from fedapa.evaluation.results import still_gaining as rise_of
-from fedapa.report.captions import caption, number_of
+from fedapa.report.captions import caption, fewer_rooms, number_of, time_text
 from fedapa.report.tables.table import Table
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "metrics_of",
     "over_time",
     "overall",
+    "presence",
     "published_table",
     "reach",
     "rooms",
@@ -42,7 +43,12 @@ __all__ = [
 ]
 
 _NONE = "–"
-_OF_ANSWERS = tuple(name for name, metric in METRICS.items() if not metric.time and name != "ece")
+_PRESENCE = ("presence", "presence_auc")
+_OF_ANSWERS = tuple(
+    name
+    for name, metric in METRICS.items()
+    if not metric.time and name not in ("ece", *_PRESENCE)  # which have tables of their own
+)
 _SIDE_BY_SIDE = ("accuracy", "macro_f1", "mae_median", "mae")
 """Those of a table with several settings."""
 _PUBLISHED = {"accuracy": "Accuracy (%)", "macro_f1": "Macro F1 (%)", "mae": "MAE (people)"}
@@ -149,8 +155,29 @@ def overall(setting: Setting, horizon: int | None = None, *, parameter: str = ""
     at = horizon or setting.rounds
     shown = [row for row in setting.ordered if row.metrics(at, "accuracy") is not None]
     left_out = [row.title for row in setting.ordered if row not in shown]
-    one_seed = len(setting.seeds) == 1
     metrics = metrics_of(setting)
+    headings, cells = _columns(setting, shown, at, metrics, parameter)
+    rooms = len(setting.data["rooms"])
+    return Table(
+        title=f"{setting.title}, after {setting.horizon_label(at)} rounds",
+        headings=[*headings, "KB per round and room"],
+        rows=[[*mine, _kilobytes(row, at, rooms)] for row, mine in zip(shown, cells, strict=True)],
+        note=_sentences(
+            _over_seeds(setting),
+            f"No figure at this horizon: {'; '.join(left_out)}" if left_out else "",
+            fewer_rooms(setting, [at], metrics),
+            caption(setting, at),
+        ),
+        text_columns=2 if parameter else 1,
+        breaks=_breaks(shown) if not parameter or len(setting.lines) > 1 else [],
+    )
+
+
+def _columns(
+    setting: Setting, shown: Sequence[Row], at: int, metrics: Sequence[str], parameter: str
+) -> tuple[list[str], list[list[str]]]:
+    """Headings, and for each row its name and its metrics; of one seed each with its deviation."""
+    one_seed = len(setting.seeds) == 1
     headings = ["Method", *([parameter] if parameter else [])]
     for metric in metrics:
         headings += [METRICS[metric].heading, *(["±"] if one_seed else [])]
@@ -161,14 +188,31 @@ def overall(setting: Setting, horizon: int | None = None, *, parameter: str = ""
             cells.append(_cell(row.metrics(at, metric), metric))
             if one_seed:
                 cells.append(_over_rooms(row, at, metric))
-        rows.append([*cells, _kilobytes(row, at, len(setting.data["rooms"]))])
+        rows.append(cells)
+    return headings, rows
+
+
+def presence(setting: Setting, *, parameter: str = "") -> Table | None:
+    """How well each row tells whether anybody is there; none where nobody told.
+
+    With a ``parameter``, what a sweep varies, its values have a column.
+    """
+    at, metrics = setting.rounds, metrics_of(setting, _PRESENCE)
+    if not metrics:
+        return None
+    shown = [row for row in setting.ordered if row.metrics(at, metrics[0]) is not None]
+    headings, rows = _columns(setting, shown, at, metrics, parameter)
     return Table(
-        title=f"{setting.title}, after {setting.horizon_label(at)} rounds",
-        headings=[*headings, "KB per round and room"],
+        title=f"{setting.title}, presence after {setting.horizon_label(at)} rounds",
+        headings=headings,
         rows=rows,
         note=_sentences(
+            "Presence: the share of windows in which it is told right whether anybody is there, "
+            "at a probability of one half",
+            "AUC: how often an occupied window has a higher probability of being occupied than an "
+            "empty one, whatever the threshold; 50 % is chance",
             _over_seeds(setting),
-            f"No figure at this horizon: {'; '.join(left_out)}" if left_out else "",
+            fewer_rooms(setting, [at], metrics),
             caption(setting, at),
         ),
         text_columns=2 if parameter else 1,
@@ -193,7 +237,7 @@ def over_time(
     shown = [row for row in setting.ordered if row.metrics(at, metrics[0]) is not None]
     return Table(
         title=f"{setting.title}, counting over time, after {setting.horizon_label(at)} rounds",
-        headings=["Method", *(_time_text(METRICS[metric].time) for metric in metrics)],
+        headings=["Method", *(time_text(METRICS[metric].time) for metric in metrics)],
         rows=[
             [row.title, *(_cell(row.metrics(at, metric), metric) for metric in metrics)]
             for row in shown
@@ -202,6 +246,7 @@ def over_time(
             "After so many seconds: the evidence of all windows that are complete by then, as the "
             "mean of their log-probabilities; one window: the same windows, each alone",
             _counted_over_time(setting),
+            fewer_rooms(setting, [at], metrics),
             caption(setting, at),
         ),
         breaks=_breaks(shown),
@@ -213,10 +258,6 @@ def over_time(
             ),
         ],
     )
-
-
-def _time_text(time: str) -> str:
-    return "one window" if time == ONE_WINDOW else f"{OVER_TIME[time]} s"
 
 
 def _counted_over_time(setting: Setting) -> str:
@@ -247,6 +288,7 @@ def calibration(setting: Setting) -> Table | None:
             "confidence: mean over windows, then over rooms",
             "Rooms with few test windows have several points by chance alone",
             "A low error alone makes no good counter: class frequencies may have one, too",
+            fewer_rooms(setting, [at], ["ece"]),
             caption(setting, at),
         ),
         breaks=_breaks(shown),
@@ -272,7 +314,11 @@ def in_paper_layout(results: Results) -> Table | None:
         rows=[[row.title, *(cell(row.name, *column) for column in columns)] for row in order],
         note=_sentences(
             _over_seeds(settings[0]),
-            *(f"{setting.title}: {caption(setting, setting.rounds)}" for setting in settings),
+            *(
+                f"{one.title}: {_sentences(few, caption(one, one.rounds))}"
+                for one in settings
+                for few in [fewer_rooms(one, [one.rounds], _SIDE_BY_SIDE)]
+            ),
         ),
         breaks=_breaks(order),
         spans=[("", 1), *((one.title, len(metrics_of(one, _SIDE_BY_SIDE))) for one in settings)],
@@ -333,6 +379,7 @@ def differences(
         rows=rows,
         note=_sentences(
             *_reading(len(mine.outcomes), compared, led=led),
+            fewer_rooms(setting, setting.horizons, [metric]),
             _scored_alone(setting),
             caption(setting),
         ),
