@@ -1,8 +1,9 @@
 """Run some or all benchmarks: ``python -m benchmarks aggregation --json``.
 
-A benchmark is a module here with ``measure() -> dict``; a claim of speed is a ratio of two things
-measured in one run. Without names all of speed are run, not those that say ``OF_SPEED = False``. A
-run of them is appended to history.jsonl and compared with the last entry of the same machine, and
+A benchmark is a module here with ``measure() -> dict``, perhaps with options of its own: what
+``options(parser)`` adds is given to ``measure``. A claim of speed is a ratio of two things measured
+in one run. Without names all of speed are run, not those that say ``OF_SPEED = False``. A run of
+them is appended to history.jsonl and compared with the last entry of the same machine, and
 docs/performance.md is made from it.
 """
 
@@ -28,6 +29,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", nargs="*", help=f"default: those of speed; {', '.join(names())}")
     parser.add_argument("--json", action="store_true", help="one object for scripts")
+    asked = {}
+    for name in names():
+        known = set(vars(parser.parse_args([])))
+        module = importlib.import_module(f"benchmarks.{name}")
+        if hasattr(module, "options"):
+            module.options(parser)
+            asked[name] = set(vars(parser.parse_args([]))) - known
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.name) - set(names()))
     if unknown:
@@ -37,7 +45,8 @@ def main() -> int:
     figures = {}
     for name in chosen:
         sys.stderr.write(f"{name} …\n")
-        figures[name] = importlib.import_module(f"benchmarks.{name}").measure()
+        own = {option: getattr(arguments, option) for option in asked.get(name, ())}
+        figures[name] = importlib.import_module(f"benchmarks.{name}").measure(**own)
     before = _history.last()
     if arguments.json:
         print(json.dumps(figures[chosen[0]] if len(chosen) == 1 else figures, sort_keys=True))

@@ -40,7 +40,7 @@ def test_a_variant_is_of_the_algorithm_that_it_changes() -> None:
     assert {base_of(find(name)) for name in names() if is_variant(find(name))} == {
         FedAPA,
         Local,
-        *(find(name) for name in ("fedproto", "fedpcl")),
+        *(find(name) for name in ("fedjoin", "fedproto", "fedpcl")),
     }
     assert base_of(LocalMoreEpochs) is Local, "though it stands in another's file"
 

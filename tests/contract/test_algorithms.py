@@ -26,6 +26,7 @@ from fedapa.learning.fit import Training
 from fedapa.payload import Tree, decode, encode, leaves
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
+from fedapa.windows.origins import Origins
 from tests.conftest import MakeRooms
 
 ALGORITHMS = tuple(name for name in names() if not find(name).pools)
@@ -264,7 +265,7 @@ def test_different_nets_run_or_are_refused_by_name(
 ) -> None:
     """All different: prototypes still travel, averages of weights have nothing to average."""
     rooms = make_rooms(architecture=("tiny", "middle", "large"))
-    if "sharing" not in settings_of(find(name)):
+    if "sharing" not in settings_of(find(name)) or not find(name).averages_weights:
         assert carry_out(plan_of(name), rooms, tmp_path)[-1].record is not None
         return
     with pytest.raises(RosterError, match=r"room 0 .* use another sharing"):
@@ -351,9 +352,15 @@ BASE: dict[str, dict[str, Any]] = {
     "fedapa": {"warm_rounds": 4},
     # So small a spread is never reached: the first phase lasts as long as it may.
     "fedala": {"settled": 1e-12},
+    "fedjoin": {"labelled_rounds": 1, "unlabelled": "always"},
 }
 """Settings under which the others have room to show."""
-BITING = {("fedala", "settled"): 1e-12, ("fedala", "mixing_share"): 0.3}
+BITING = {
+    ("fedala", "settled"): 1e-12,
+    ("fedala", "mixing_share"): 0.3,
+    ("fedjoin", "labelled_rounds"): 1,
+    ("fedjoin", "weights_every"): 2,
+}
 """Values that are felt within three rounds, where doubling the default is not or is no share."""
 
 
@@ -395,8 +402,11 @@ def test_each_setting_changes_the_update(
             shrunk.split.train[shrunk.labels[shrunk.split.train] == 1][:2],
         ]
     )
+    rest = np.setdiff1d(shrunk.split.train, keep)
     rooms[0] = dataclasses.replace(
-        shrunk, split=dataclasses.replace(shrunk.split, train=np.sort(keep))
+        shrunk,
+        split=dataclasses.replace(shrunk.split, train=np.sort(keep), unlabelled=rest),
+        origins=Origins(shrunk.labels, np.arange(len(shrunk.labels)), spans=1, step=1),
     )
     base = {key: given for key, given in BASE.get(name, {}).items() if key != setting}
     usual = carry_out(plan_of(name, settings=base), rooms, tmp_path / "usual")

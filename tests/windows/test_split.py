@@ -14,7 +14,7 @@ from fedapa.windows.split import (
     SplitKind,
     refused_splits,
     split_windows,
-    with_fewer_recordings,
+    with_fewer_labels,
 )
 
 KINDS: list[SplitKind] = ["random", "blocked", "recording"]
@@ -380,7 +380,10 @@ def test_fewer_recordings_by_hand() -> None:
     split = Split(np.arange(10), np.zeros(0, np.int64), np.array([10, 11]), kind="recording")
 
     def kept(most: int) -> list[str]:
-        fewer = with_fewer_recordings(split, labels, recordings, most=most, key=Key(3))
+        starts = np.zeros(12, np.int64)
+        fewer = with_fewer_labels(
+            split, labels, recordings, starts, most_recordings=most, key=Key(3)
+        )
         assert fewer.test is split.test
         return [recordings[window] for window in fewer.train]
 

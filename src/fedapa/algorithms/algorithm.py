@@ -125,6 +125,8 @@ class Algorithm:
     """Whether rooms fit once, in their first round, not by SGD: ``training`` decides nothing."""
     pools: ClassVar[bool] = False
     """Whether it is the control that puts everybody's windows in one place."""
+    pools_in_turn: ClassVar[bool] = False
+    """Whether it is the control in which every room has everybody's windows, and is then alone."""
     plans_ahead: ClassVar[bool] = False
     """Whether ``Round.total`` decides anything: then a longer run is another run from its start."""
 

@@ -22,6 +22,7 @@ from fedapa.algorithms.algorithm import (
     Round,
     ServerState,
 )
+from fedapa.algorithms.local import Local
 from fedapa.errors import RosterError
 from fedapa.learning.fit import cross_entropy
 from fedapa.learning.tree import NamedArrays
@@ -29,7 +30,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
-__all__ = ["Pooled"]
+__all__ = ["Pooled", "PooledNewcomer"]
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,21 @@ class Pooled(Algorithm):
         _, state, report = self.fit(room, state, round, cross_entropy)
         weights = cast(NamedArrays, state["model"])
         return state, {"weights": {name: np.array(weights[name]) for name in weights}}, report
+
+
+@dataclass(frozen=True)
+class PooledNewcomer(Local):
+    """Pooled newcomer: each room trains for itself on its own windows and on all of the others'.
+
+    What a room with few labels would have if the others sent it their raw data.
+    """
+
+    name: ClassVar[str] = "pooled-newcomer"
+    title: ClassVar[str] = "Pooled newcomer"
+    travels: ClassVar[str] = "every window, to every room (a control)"
+    citation: ClassVar[str] = "control"
+    group: ClassVar[Group] = "control"
+    pools_in_turn: ClassVar[bool] = True
 
 
 def _net(card: RoomCard) -> str:

@@ -217,7 +217,7 @@ Data = Annotated[
 
 def _experiment_command(name: str, about: str) -> None:
     """Give an experiment its command: all of them take the same options."""
-    usual = "quick" if name == "learning-curve" else "tables"
+    usual = "quick" if name in ("learning-curve", "onboarding", "unseen-counts") else "tables"
 
     @reproduce.command(name, help=f"{about}\n\nExample: fedapa reproduce {name} --preset {usual}")
     def command(
@@ -279,6 +279,8 @@ for _name, _about in (
     ("participation", "FedAPA with fewer rooms in a round, chosen in three ways."),
     ("windows", "What smaller windows cost against the paper's."),
     ("learning-curve", "How many recordings of every count must be labelled."),
+    ("onboarding", "What a new room with few labels gets from a federation of others."),
+    ("unseen-counts", "A new room that has labels for half of its counts only."),
     ("all", "Every table and figure into one directory, and one page with all of them."),
 ):
     _experiment_command(_name, _about)

@@ -33,7 +33,7 @@ __all__ = [
     "class_shares",
     "confusion",
     "counts_people",
-    "median_error",
+    "median_scores",
     "presence_at_half",
     "presence_scores",
     "roc",
@@ -70,6 +70,10 @@ METRICS = {
     "mae_median": _MAE,
     "mae": _MOST_PROBABLE,
     "within_one": Metric("Within ±1 (%)", "±1 (%)"),
+    "within_two": Metric("Within ±2 (%)", "±2 (%)"),
+    "unseen_accuracy": Metric("Unseen: accuracy (%)", "Unseen (%)"),
+    "unseen_mae": replace(_MAE, heading="Unseen: MAE (people)", short="Unseen MAE"),
+    "unseen_within_two": Metric("Unseen: within ±2 (%)", "Unseen ±2 (%)"),
     "presence": Metric("Presence (%)", "Presence (%)"),
     "presence_auc": Metric("Presence AUC (%)", "AUC (%)"),
     "ece": Metric("Calibration error (%)", "ECE (%)", less_is_better=True),
@@ -133,13 +137,42 @@ def score(matrix: npt.NDArray[np.int64] | _Matrix, classes: Sequence[Label]) -> 
     return metrics
 
 
+def _median_errors(
+    probabilities: npt.ArrayLike, truth: npt.NDArray[np.int64], classes: Sequence[Label]
+) -> _Matrix:
+    """[n], |median − y| in people, of calibrated probabilities [n, C] for counts."""
+    people = np.asarray(classes, np.float64)
+    answers = median_class(probabilities, [int(label) for label in classes])
+    return np.abs(people[answers] - people[truth])
+
+
 def median_error(
     probabilities: npt.ArrayLike, truth: npt.NDArray[np.int64], classes: Sequence[Label]
 ) -> float:
     """The mean of |median − y| in people, of calibrated probabilities [n, C] for counts."""
-    people = np.asarray(classes, np.float64)
-    answers = median_class(probabilities, [int(label) for label in classes])
-    return float(np.abs(people[answers] - people[truth]).mean())
+    return float(_median_errors(probabilities, truth, classes).mean())
+
+
+def median_scores(
+    probabilities: _Matrix, truth: _Index, classes: Sequence[Label], held: Sequence[int]
+) -> dict[str, float]:
+    """What the median answer reaches, for counts; and, where there are any, for unseen counts.
+
+    Args:
+        probabilities: [n, C], calibrated.
+        truth: [n] classes.
+        classes: what the indices mean.
+        held: those that there are train windows of.
+    """
+    errors = _median_errors(probabilities, truth, classes)
+    made = {"mae_median": float(errors.mean()), "within_two": float((errors <= 2).mean())}
+    unseen = ~np.isin(truth, held)
+    if unseen.any():
+        right = probabilities[unseen].argmax(axis=1) == truth[unseen]
+        made["unseen_accuracy"] = float(right.mean())
+        made["unseen_mae"] = float(errors[unseen].mean())
+        made["unseen_within_two"] = float((errors[unseen] <= 2).mean())
+    return made
 
 
 def tells_presence(classes: Sequence[Label]) -> bool:
@@ -272,13 +305,19 @@ def blind_scores(
         name: {
             metric: value
             for time, truth in asked.items()
-            for metric, value in _blind(time, mine, truth, classes).items()
+            for metric, value in _blind(time, mine, truth, classes, seen > 0).items()
         }
         for name, mine in shares.items()
     }
 
 
-def _blind(time: str, shares: _Matrix, truth: _Index, classes: Sequence[Label]) -> dict[str, float]:
+def _blind(
+    time: str,
+    shares: _Matrix,
+    truth: _Index,
+    classes: Sequence[Label],
+    held: npt.NDArray[np.bool_],
+) -> dict[str, float]:
     real = np.bincount(truth, minlength=len(classes)).astype(np.float64)
     reached = score(np.outer(real, shares), classes)
     same = np.broadcast_to(shares, (len(truth), len(shares)))
@@ -287,5 +326,6 @@ def _blind(time: str, shares: _Matrix, truth: _Index, classes: Sequence[Label]) 
         reached |= presence_scores(same, truth, classes)
     if not counts_people(classes):
         return reached
-    median = median_error(same, truth, classes)
-    return _after(time, reached, median) if time else {**reached, "mae_median": median}
+    if time:
+        return _after(time, reached, median_error(same, truth, classes))
+    return {**reached, **median_scores(same, truth, classes, np.flatnonzero(held).tolist())}

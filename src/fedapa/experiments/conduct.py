@@ -32,7 +32,13 @@ from fedapa.federation.cohort import number_of
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
 from fedapa.federation.plan import DataPlan, Plan, differences
-from fedapa.federation.prepare import check_batches, check_nets, check_training, prepare_rooms
+from fedapa.federation.prepare import (
+    agree_by_cards,
+    check_batches,
+    check_nets,
+    check_training,
+    prepare_rooms,
+)
 from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
@@ -40,7 +46,8 @@ from fedapa.processes import Show, available_cores, unseen
 from fedapa.report.runs import Runs, setting_of
 from fedapa.stores.simulated_rooms import preset_hash, preset_of
 from fedapa.stores.store import Store
-from fedapa.toml import read_toml
+from fedapa.toml import parse_toml, read_toml
+from fedapa.windows.labels import Label
 from fedapa.windows.views import find_view
 
 __all__ = ["Conducted", "Execution", "conduct", "folder_name", "holds_features", "refuse_results"]
@@ -78,25 +85,28 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
     if seeds < 1:
         raise PlanError(f"seeds {seeds}: at least one is needed")
     settled = [(nets, settle(experiment, base, nets, how.show)) for nets in experiment.settings]
-    plans = {
-        (nets.name, case.name, seed): experiment.plan(alike.base, nets, case, seed)
-        for nets, alike in settled
-        for case in alike.cases
-        for seed in range(seeds)
-    }
+    plans: dict[tuple[str, str, int], Plan] = {}
+    federations: dict[Path, Plan] = {}
+    for nets, alike in settled:
+        for case in alike.cases:
+            for seed in range(seeds):
+                plan = experiment.plan(alike.base, nets, case, seed)
+                if case.joins is not None:
+                    theirs = experiment.federation(alike.base, nets, case, seed)
+                    plan, joined = _in_turn(plan, theirs, out / "runs")
+                    federations |= joined
+                plans[nets.name, case.name, seed] = plan
     folders = {key: out / "runs" / folder_name(plan) for key, plan in plans.items()}
-    missing = {}
-    for key, plan in plans.items():
-        if (folders[key] / "summary.json").is_file():
-            _check_finished(folders[key], plan)
-        else:
-            missing[folders[key]] = _as_begun(folders[key], plan)
+    missing = _missing({folders[key]: plan for key, plan in plans.items()})
+    first = _missing(federations)
     if not how.resume:
-        _refuse_leftovers(out, experiment, missing)
+        _refuse_leftovers(out, experiment, {**first, **missing})
     _refuse_less(out / experiment.name / "results.json", plans)
-    _check(missing.values(), how.show)
-    missing = {folder: _begin_with_shorter(folder, plan) for folder, plan in missing.items()}
-    _carry_out(missing, available_cores() if workers is None else max(1, workers), how.show)
+    _check([*first.values(), *missing.values()], how.show)
+    cores = available_cores() if workers is None else max(1, workers)
+    for stage in (first, missing):  # nobody joins what is not finished
+        begun = {folder: _begin_with_shorter(folder, plan) for folder, plan in stage.items()}
+        _carry_out(begun, cores, how.show)
     runs = {key: Run.load(folder) for key, folder in folders.items()}
     settings = [_setting(experiment, alike, nets, runs, out) for nets, alike in settled]
     results = Results(
@@ -120,6 +130,43 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
     if base.file is not None:  # a run may have been made when its data lay elsewhere
         runs = {key: replace(done, plan=_by(done.plan, base.file)) for key, done in runs.items()}
     return Conducted(results, runs)
+
+
+def _missing(plans: Mapping[Path, Plan]) -> dict[Path, Plan]:
+    """The runs that are not finished; refuses finished ones that were made with other settings."""
+    missing = {}
+    for folder, plan in plans.items():
+        if (folder / "summary.json").is_file():
+            _check_finished(folder, plan)
+        else:
+            missing[folder] = _as_begun(folder, plan)
+    return missing
+
+
+def _in_turn(plan: Plan, theirs: Plan, runs: Path) -> tuple[Plan, dict[Path, Plan]]:
+    """The plan whose rooms each join the federation of the others, and those federations.
+
+    All know of the same classes, also of those that the new room alone has.
+    """
+    rooms, classes = _told(theirs.toml())
+    if len(rooms) < 2:
+        raise PlanError("there is one room, so no federation of others that it could join")
+    federations = {}
+    joins = {}
+    for room in rooms:
+        without = sorted({*(theirs.data.without or ()), room})
+        others = Plan.of(theirs.document(), {"classes": classes, "data": {"without": without}})
+        folder = runs / folder_name(others)
+        federations[folder] = others
+        joins[room] = str(folder)
+    return Plan.of(plan.document(), {"classes": classes, "joins": joins}), federations
+
+
+@lru_cache(maxsize=64)
+def _told(plan: str) -> tuple[tuple[str, ...], tuple[Label, ...]]:
+    """The rooms of a plan, and their classes."""
+    agreed = agree_by_cards(Plan(**parse_toml(plan, "a plan")), workers=None)
+    return tuple(sorted(agreed.nets)), agreed.classes
 
 
 def _setting(experiment: Experiment, alike: Settled, nets: Nets, runs: Runs, out: Path) -> Setting:
@@ -202,6 +249,8 @@ def folder_name(plan: Plan) -> str:
     chosen["training"] = _changed(asdict(plan.training), asdict(Training()))
     chosen["algorithm"] = _changed(plan.algorithm, settings_of(kind))
     chosen.setdefault("data", {})["file"] = _content(plan.data.file, plan.data.simulated)
+    if plan.joins:  # the names of runs are digests
+        chosen["joins"] = {room: Path(folder).name for room, folder in plan.joins.items()}
     digest = hashlib.blake2b(dump(chosen).encode(), digest_size=6).hexdigest()
     return f"{kind.name}-{digest}"
 
@@ -213,8 +262,9 @@ def _changed(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
 def _check_finished(folder: Path, plan: Plan) -> None:
     """Refuse a finished run whose plan is not the wanted one: a default has changed since."""
     wanted, finished = plan.document(), Run.load(folder).plan.document()
-    for document in (wanted, finished):
-        document["data"].pop("file", None)  # its content is in the folder's name
+    for document in (wanted, finished):  # whose content is in the folder's name
+        document["data"].pop("file", None)
+        document.pop("joins", None)
     if changed := differences(finished, wanted):
         raise RunError(
             f"{folder}: was made with other settings ({'; '.join(changed)}); choose another --out"
@@ -401,9 +451,9 @@ def _unequal(settings: Sequence[Setting], runs: Runs) -> list[str]:
         for row in setting.rows:
             if (done := runs.get((setting.name, row.name, 0))) is not None:
                 rooms = done.data["rooms"].values()
-                parts = ["validation", "test"]
-                if done.plan.data.train_recordings is None:  # else fewer train on purpose
-                    parts.append("train")
+                parts = ["test"]
+                if not done.plan.data.fewer:  # else fewer have labels on purpose
+                    parts += ["validation", "train"]
                 numbers[row.title] = sum(room[part] for room in rooms for part in parts)
         if len(set(numbers.values())) > 1:
             told = "; ".join(f"{title}: {number}" for title, number in numbers.items())

@@ -66,6 +66,9 @@ class Case:
     """Whether it means nothing for nets without BatchNorm."""
     optional: bool = False
     """Whether it is left out, with a note, where windows cannot be the numbers that it needs."""
+    joins: Mapping[str, Any] | None = None
+    """Where each room in turn joins a federation of the others: the change, over preset and
+    setting, that makes their plan."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,8 @@ class Experiment:
         if features:
             if names is not None:
                 raise PlanError("a store of feature vectors has one setting; leave --setting out")
+            if tuple(self.settings) == (CHOSEN,):
+                return self
             if self.fixed and STATISTICAL not in self.settings:
                 raise PlanError(
                     f"{self.name} means nothing for feature vectors: they have one net, the MLP, "
@@ -170,6 +175,10 @@ class Experiment:
             cases=lambda plan: [case for case in self.cases(plan) if not case.needs_batch_norm],
             notes=(*self.notes, *said),
         )
+
+    def federation(self, base: Base, nets: Nets, case: Case, seed: int) -> Plan:
+        """The plan of the federation that a case's rooms join, still with all rooms in it."""
+        return self.plan(base, nets, replace(case, change=case.joins or {}), seed)
 
     def plan(self, base: Base, nets: Nets, case: Case, seed: int) -> Plan:
         """The plan of one run."""

@@ -68,7 +68,8 @@ def _algorithm(case: Case) -> str:
 
 def _with_all_recordings(plan: Plan) -> Plan:
     document = plan.document()
-    document["data"].pop("train_recordings", None)
+    for name in ("train_recordings", "train_windows", "train_classes", "unlabelled"):
+        document["data"].pop(name, None)
     return Plan.of(document)
 
 

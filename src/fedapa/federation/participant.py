@@ -40,7 +40,7 @@ from fedapa.evaluation.metrics import (
     blind_scores,
     confusion,
     counts_people,
-    median_error,
+    median_scores,
     presence_scores,
     roc,
     score,
@@ -55,7 +55,7 @@ from fedapa.federation.messages import (
 )
 from fedapa.files import write_bytes
 from fedapa.learning.prototypes import class_prototypes
-from fedapa.models.model import Counter, Model, nearest_prototype
+from fedapa.models.model import Counter, Model, answering_only, nearest_prototype
 from fedapa.payload import Array, Tree, Value, decode, digest, encode
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
@@ -124,7 +124,7 @@ class Participant:
         judged = self._judge(self._deployed(memory.served, round))
         scores = dict(judged.scores)
         for name, counter in self.algorithm.alternatives(self.room, memory.served, round).items():
-            further = self._judge(counter).scores
+            further = self._judge(self._limited(counter)).scores
             scores |= {f"{name}.{metric}": value for metric, value in further.items()}
         scored = time.perf_counter()
         upload: Payload | None = None
@@ -193,6 +193,17 @@ class Participant:
 
     def _deployed(self, state: RoomState, round: Round) -> Counter:
         """What is scored and served, with the answer that the room wants."""
+        return self._limited(self._answering(state, round))
+
+    def _limited(self, counter: Counter) -> Counter:
+        """What answers with the classes alone that the room may have, where it says which."""
+        allowed = self.room.answerable
+        # What is no net answers with classes of the room's own train windows anyway.
+        if allowed is None or not isinstance(counter, Model):
+            return counter
+        return answering_only(counter, allowed)
+
+    def _answering(self, state: RoomState, round: Round) -> Counter:
         counter = self.algorithm.deploy(self.room, state, round)
         if self.room.answer != "nearest":
             return counter
@@ -217,7 +228,7 @@ class Participant:
         metrics = {**score(matrix, classes), "ece": calibration_error(table)}
         metrics |= presence_scores(probabilities, truth, classes)
         if counts_people(classes):
-            metrics["mae_median"] = median_error(probabilities, truth, classes)
+            metrics |= median_scores(probabilities, truth, classes, self.room.held)
             part, blocks = _blocks(self.room)
             if blocks and part != "test":
                 scores, truth = self.room.scores(counter, part)
@@ -388,8 +399,9 @@ def _blocks(room: Room) -> tuple[Part, dict[str, npt.NDArray[np.int64]]]:
 def _fingerprint(room: Room) -> str:
     """A short name for a room's data: every value of every window, labels, split, normaliser."""
     split, normaliser = room.split, room.normaliser
-    # Where nothing is continuous, that part has no bytes: the name is the same without it.
-    parts = (room.labels, split.train, split.validation, split.test, split.continuous)
+    # Where nothing is continuous or without a label, such a part has no bytes.
+    known = (room.labels, split.train, split.validation, split.test)
+    parts = (*known, split.continuous, split.unlabelled)
     content = hashlib.blake2b(room.digest.encode(), digest_size=8)
     for part in (*parts, normaliser.mean, normaliser.deviation):
         content.update(np.ascontiguousarray(part).tobytes())

@@ -35,7 +35,7 @@ from fedapa.rooms.skew import Partition
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, choose_rooms
 from fedapa.windows.recipe import Recipe
-from fedapa.windows.split import SplitChoice, ValidationOf
+from fedapa.windows.split import LabelledClasses, SplitChoice, ValidationOf
 
 __all__ = ["DataPlan", "ModelPlan", "Plan", "differences"]
 
@@ -109,6 +109,17 @@ class DataPlan(_Section):
     train_recordings: PositiveInteger | None = None
     """Recordings of each class to train on at most; by default all that are left to train. How much
     must be recorded? ``fedapa reproduce learning-curve`` asks with this."""
+    train_windows: PositiveInteger | None = None
+    """Windows of each class to train on at most, one after the other from some time on."""
+    train_classes: LabelledClasses = "all"
+    """The classes to train on, of those that a room has: all, the "lower" half, the "upper" half,
+    or every second ("alternate")."""
+    few_labels_in: Annotated[tuple[str, ...], Field(max_length=_MOST_ROOMS)] | None = None
+    """The rooms that the three settings above are for; by default all."""
+    unlabelled: Literal["drop", "keep"] = "drop"
+    """What becomes of windows whose label is taken away by them: nobody has recorded them, or they
+    are there without a label. Then validation windows have none either, and the room's normaliser
+    is of all of its windows but for those of the test."""
     test: Share = 0.2
     """Share of windows to test on."""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -130,6 +141,22 @@ class DataPlan(_Section):
             if getattr(self, one) and getattr(self, other):
                 raise ValueError(f"{one} and {other} say the same thing; give one of the two")
         return self
+
+    @model_validator(mode="after")
+    def _means_something(self) -> "DataPlan":
+        for name in ("few_labels_in", "unlabelled"):
+            if getattr(self, name) != type(self).model_fields[name].default and not self.fewer:
+                raise ValueError(
+                    f"{name}: no label is taken away, so it means nothing; set train_recordings, "
+                    "train_windows or train_classes, or leave it out"
+                )
+        return self
+
+    @property
+    def fewer(self) -> bool:
+        """Whether labels are taken away."""
+        limits = (self.train_recordings, self.train_windows)
+        return any(limit is not None for limit in limits) or self.train_classes != "all"
 
     def rooms_of(self, store: Store) -> tuple[str, ...]:
         """The rooms of a store that are to be used."""
@@ -205,6 +232,12 @@ class Plan(_Section):
     """How finished nets count: by the most probable class ("head"), the class of the "nearest"
     prototype, the "median" of the probabilities or the "expected" number. Accuracy is always of the
     most probable class; categories have no median and no mean."""
+    answerable: Literal["all", "room"] = "all"
+    """What a room may answer: any class of the federation, or those alone that its own recordings
+    have, labelled or not: who owns a room knows which counts there are."""
+    joins: dict[str, Annotated[str, Field(max_length=4096)]] = Field(default_factory=dict)
+    """room = finished run: the federation that the room joins. It trains alone then, from what
+    that server has for it; nobody else hears of it."""
     device: Literal["cpu", "cuda"] = "cpu"
     data: DataPlan = Field(default_factory=DataPlan)
     model: ModelPlan = Field(default_factory=ModelPlan)

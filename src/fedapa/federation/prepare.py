@@ -56,7 +56,7 @@ from fedapa.windows.split import (
     SplitKind,
     refused_splits,
     split_windows,
-    with_fewer_recordings,
+    with_fewer_labels,
 )
 from fedapa.windows.views import PER_LINK, VIEWS, find_view
 from fedapa.windows.views.statistics import Statistics
@@ -159,14 +159,20 @@ def split_own(plan: Plan, windows: Surveyed, kind: SplitKind) -> Split:
         validation=plan.data.validation,
         validation_of=plan.data.validation_of,
     )
-    if plan.data.train_recordings is None:
+    data = plan.data
+    poor = data.few_labels_in is None or windows.room in data.few_labels_in
+    if not data.fewer or not poor:
         return split
-    return with_fewer_recordings(
+    return with_fewer_labels(
         split,
         windows.labels,
         windows.recordings,
-        most=plan.data.train_recordings,
+        windows.starts,
         key=Key(plan.seed) / "fewer recordings" / windows.room,
+        most_recordings=data.train_recordings,
+        most_windows=data.train_windows,
+        classes=data.train_classes,
+        keep=data.unlabelled == "keep",
     )
 
 
@@ -264,17 +270,22 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
             f"agreed on '{agreed.view}'; cut them again: cut_windows(plan, view=agreed.view)"
         )
     split = replace(split_own(plan, windows, agreed.split), why=agreed.why)
+    seen = np.union1d(split.train, split.unlabelled) if len(split.unlabelled) else split.train
+    own = None
+    if plan.answerable == "room":
+        own = tuple(np.flatnonzero(np.isin(agreed.classes, list(set(windows.labels)))).tolist())
     return Room(
         name=windows.room,
         windows=windows.open(),
         labels=class_indices(windows.room, windows.labels, agreed.classes),
         classes=agreed.classes,
         split=split,
-        recipe=replace(windows.recipe, normaliser=windows.normaliser(split.train)),
+        recipe=replace(windows.recipe, normaliser=windows.normaliser(seen)),
         architecture=agreed.nets[windows.room],
         width=plan.model.width,
         normalise_embedding=plan.model.normalise_embedding,
         answer=plan.answer,
+        answerable=own,
         initialisation=plan.model.initialisation,
         key=Key(plan.seed),
         device=plan.device,
@@ -308,7 +319,8 @@ def check_training(rooms: Iterable[Room], algorithm: Algorithm) -> None:
     training = algorithm.training
     if algorithm.fits_once:
         return
-    if algorithm.pools and (training.patience or set(training.augment) - {"differences"}):
+    pooled = algorithm.pools or algorithm.pools_in_turn
+    if pooled and (training.patience or set(training.augment) - {"differences"}):
         raise PlanError(
             f"{algorithm.title} trains in one room on everybody's windows, which have normalisers "
             "and validation windows of their own: training.patience and training.augment but for "
@@ -525,6 +537,7 @@ def describe(cards: Sequence[RoomCard], plan: Plan) -> dict[str, Any]:
                 "synthetic": card.synthetic,
                 **card.parts,
                 "continuous": card.continuous,
+                **({"unlabelled": card.unlabelled} if card.unlabelled else {}),
                 "recordings": dict(card.recordings),
                 "fingerprint": card.fingerprint,
             }

@@ -38,6 +38,7 @@ from fedapa.federation import rounds, run_files
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.environment import environment
+from fedapa.federation.joining import joining
 from fedapa.federation.plan import Plan, differences
 from fedapa.federation.prepare import GIVEN_ROOMS, describe, in_process
 from fedapa.files import write_text
@@ -166,7 +167,7 @@ def _run(
     show: Show,
 ) -> Run:
     """All exchanges that are left; ``fixed`` says that the rooms are those of the plan's data."""
-    algorithm = plan.build()
+    algorithm = joining(plan)
     checkpoint = Checkpoint(folder / "checkpoint")
     state = _begun(plan, folder, engine, checkpoint.load(), fixed=fixed)
     name = _name(folder, state)
@@ -226,7 +227,7 @@ def _begun(
                 f"{folder}: its checkpoint is missing, so nothing can go on from its records; put "
                 "it back, or choose another --out"
             )
-        state = rounds.begin(plan.build(), engine, plan)
+        state = rounds.begin(joining(plan), engine, plan)
         data = describe(list(rounds.cards_of(state).values()), plan)
         write_text(folder / "plan.toml", plan.toml())
         write_text(folder / "data.json", dump(data))

@@ -5,6 +5,7 @@ A model is an encoder (windows → embedding) and a classifier (→ logits).
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar, cast
 
 import torch
@@ -16,6 +17,7 @@ __all__ = [
     "Counter",
     "Model",
     "Scale",
+    "answering_only",
     "batch_norm_arrays",
     "nearest_prototype",
     "unit",
@@ -120,6 +122,17 @@ def batch_norm_arrays(model: nn.Module) -> frozenset[str]:
         if isinstance(module, BATCH_NORMS)
         for name in module.state_dict()
     )
+
+
+@torch.no_grad()
+def answering_only(model: Model, classes: Sequence[int]) -> Model:
+    """A copy of a net that never answers another class; it can be saved and served like any net."""
+    limited = copy.deepcopy(model)
+    others = torch.ones(model.classes, dtype=torch.bool)
+    others[list(classes)] = False
+    limited.classifier.weight[others] = 0.0
+    limited.classifier.bias[others] = NEVER
+    return limited
 
 
 @torch.no_grad()

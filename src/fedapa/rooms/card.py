@@ -111,9 +111,12 @@ class RoomCard:
     parts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(sorted(_PARTS), 0))
     """Windows in each part of its own split: train, validation, test."""
     recordings: Mapping[str, int] = field(default_factory=dict)
-    """Recordings in each of them and among the continuous ones; nothing where it does not know."""
+    """Recordings in each of them, among the continuous ones and, where there are such windows,
+    among those without a label; nothing where it does not know."""
     continuous: int = 0
     """Windows of continuous recordings."""
+    unlabelled: int = 0
+    """Windows to learn from without a label."""
     split: str = "given"
     """How they were split."""
     split_why: str = ""
@@ -133,7 +136,7 @@ class RoomCard:
     def __post_init__(self) -> None:
         """Refuse what no room has."""
         where = f"card of room '{check_name(self.name, 'room')}'"
-        for told in ("windows", "validation", "flops", "continuous"):
+        for told in ("windows", "validation", "flops", "continuous", "unlabelled"):
             if getattr(self, told) < 0:
                 raise DataError(f"{where}: {told} is {getattr(self, told)}; expected 0 or more")
             if getattr(self, told) > _MOST:
@@ -157,7 +160,9 @@ class RoomCard:
         if self.window_shape:
             _check_window_shape(where, self.window_shape)
         _check_parts(where, self.parts)
-        _check_recordings(where, self.recordings, {**self.parts, "continuous": self.continuous})
+        further = {"unlabelled": self.unlabelled} if self.unlabelled else {}
+        known = {**self.parts, "continuous": self.continuous, **further}
+        _check_recordings(where, self.recordings, known)
         for told in ("split_why", "windows_are", "view_why"):
             _check_length(where, told, getattr(self, told), _LONGEST_WHY)
         for predictor, metrics in self.blind.items():

@@ -1,4 +1,4 @@
-"""Pooled rooms: the control in which one room trains on everybody's windows.
+"""Pooled rooms: the controls in which one room, or each in turn, trains on everybody's windows.
 
 It breaks the promise that windows never leave a room, on purpose: it shows what sharing raw data
 would give. Every window keeps the normaliser of the room that it comes from.
@@ -15,7 +15,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room, cut_batches
 
-__all__ = ["PooledRoom", "pool_rooms"]
+__all__ = ["PooledRoom", "pool_in_turn", "pool_rooms"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,27 @@ class PooledRoom(Room):
 def pool_rooms(rooms: Sequence[Room]) -> list[Room]:
     """The same rooms, of which the first by name trains on everybody's windows."""
     first, *others = sorted(rooms, key=lambda room: room.name)
-    own = {field.name: getattr(first, field.name) for field in fields(first)}
-    pooled = PooledRoom(**own, members=(first, *others))
-    return [pooled.with_digest(first.digest), *others]
+    return [_pooled(first, others), *others]
+
+
+def pool_in_turn(rooms: Sequence[Room]) -> list[Room]:
+    """The same rooms, each of which trains on everybody's windows.
+
+    Where labels were taken away, each has its few and all of the others': every room is the poor
+    one in turn.
+    """
+    rich = {
+        room.name: replace(room, split=replace(room.split, train=room.split.withheld))
+        if len(room.split.withheld)
+        else room
+        for room in rooms
+    }
+    return [
+        _pooled(room, [rich[other] for other in sorted(rich) if other != room.name])
+        for room in sorted(rooms, key=lambda room: room.name)
+    ]
+
+
+def _pooled(room: Room, others: Sequence[Room]) -> Room:
+    own = {field.name: getattr(room, field.name) for field in fields(room)}
+    return PooledRoom(**own, members=(room, *others)).with_digest(room.digest)

@@ -50,6 +50,8 @@ class Room:
     normalise_embedding: bool = False
     answer: Answer = "head"
     """How what it deploys answers, see ``fedapa.answers``."""
+    answerable: tuple[int, ...] | None = None
+    """The classes that it may answer; none is any of them."""
     initialisation: Literal["common", "own"] = "common"
     """Rooms with equal nets start from equal weights: cosines between rooms mean little if not."""
     key: Key = _DEFAULT_KEY
@@ -163,6 +165,7 @@ class Room:
             parts=self.split.sizes,
             recordings=self._recordings(),
             continuous=len(self.split.continuous),
+            unlabelled=len(self.split.unlabelled),
             split=self.split.kind,
             split_why=self.split.why,
             window_shape=tuple(self.windows.shape[1:]),
@@ -175,7 +178,10 @@ class Room:
         """Recordings in each part; nothing where nobody said which windows are of one."""
         if self.origins is None:
             return {}
-        return {part: self.origins.number(getattr(self.split, part)) for part in get_args(Part)}
+        parts = {part: getattr(self.split, part) for part in get_args(Part)}
+        if not len(self.split.unlabelled):  # most rooms have none
+            del parts["unlabelled"]
+        return {part: self.origins.number(index) for part, index in parts.items()}
 
     def build(self) -> Model:
         """This room's net with its initial weights, on its device."""

@@ -17,6 +17,9 @@ train and others in test would be known. No day is held out that is the last of 
 
 Where windows overlap, train has all of them; every other part has windows that do not overlap each
 other. Continuous recordings are for counting over time: in no part but ``continuous``.
+
+A room may have few labels: those of some train windows can be taken away, and the windows with
+them, or they are kept as ``unlabelled``. Then validation windows have no label either.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -28,10 +31,11 @@ import numpy.typing as npt
 
 from fedapa.errors import DataError
 from fedapa.randomness import Key
-from fedapa.windows.labels import Label
+from fedapa.windows.labels import Label, sorted_labels
 
 __all__ = [
     "STRICTEST_FIRST",
+    "LabelledClasses",
     "Part",
     "Split",
     "SplitChoice",
@@ -40,13 +44,16 @@ __all__ = [
     "lying_apart",
     "refused_splits",
     "split_windows",
-    "with_fewer_recordings",
+    "with_fewer_labels",
 ]
 
 SplitKind: TypeAlias = Literal["random", "blocked", "recording", "day"]
 SplitChoice: TypeAlias = Literal[SplitKind, "auto"]
 """auto: the strictest kind that all rooms of a run allow."""
-Part: TypeAlias = Literal["train", "validation", "test", "continuous"]
+Part: TypeAlias = Literal["train", "validation", "test", "continuous", "unlabelled"]
+LabelledClasses: TypeAlias = Literal["all", "lower", "upper", "alternate"]
+"""Which classes of a room have labels, of those in its train part, in their order: all, the lower
+or the upper half (each with the middle one), or every second, beginning with the first."""
 ValidationOf: TypeAlias = Literal["room", "class"]
 _Index: TypeAlias = npt.NDArray[np.int64]
 
@@ -85,6 +92,11 @@ class Split:
     """Windows of continuous recordings, which neither train nor validate nor test."""
     why: str = ""
     """Why they were split this way, in words; nothing where nobody said."""
+    unlabelled: _Index = field(default_factory=_no_windows)
+    """Windows to learn from without a label: nobody may look at what their labels would be."""
+    withheld: _Index = field(default_factory=_no_windows)
+    """The train windows before labels were taken away, for a control in which a room has all of its
+    labels while another has few (rooms/pool.py); none where none were."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -243,20 +255,68 @@ def split_windows(
     )
 
 
-def with_fewer_recordings(
-    split: Split, labels: Sequence[Label], recordings: Sequence[str], *, most: int, key: Key
+def with_fewer_labels(
+    split: Split,
+    labels: Sequence[Label],
+    recordings: Sequence[str],
+    starts: _Index,
+    *,
+    key: Key,
+    most_recordings: int | None = None,
+    most_windows: int | None = None,
+    classes: LabelledClasses = "all",
+    keep: bool = False,
 ) -> Split:
-    """The same split with at most so many recordings of each class in train; the rest is unused.
+    """The same split with fewer labels in train.
 
-    Which ones is drawn once for all numbers: those of a smaller number are among those of a larger.
+    Which recordings is drawn once for all numbers: those of a smaller number are among those of a
+    larger. Windows are labelled as people do it, one after the other from some time on, and of a
+    smaller number are among those of a larger, too.
+
+    Args:
+        split: with all labels.
+        labels: for each window its class.
+        recordings: for each window the recording it was cut from.
+        starts: for each window its first row in that recording.
+        key: the stream that decides which labels stay.
+        most_recordings: of each class that keep their labels.
+        most_windows: of each class that keep their labels.
+        classes: those that keep any.
+        keep: whether the other windows are kept without their labels; then the labels of validation
+            windows are taken away, too.
     """
+    named = np.asarray([str(label) for label in labels])
+    origins = np.asarray(recordings)
     taken: list[_Index] = []
-    classes, origins = np.asarray([str(label) for label in labels]), np.asarray(recordings)
-    for name in np.unique(classes[split.train]):
-        mine = split.train[classes[split.train] == name]
-        order = (key / name).numpy().permutation(np.unique(origins[mine]))
-        taken.append(mine[np.isin(origins[mine], order[:most])])
-    return replace(split, train=np.sort(np.concatenate(taken)))
+    for name in _labelled(sorted_labels({labels[place] for place in split.train}), classes):
+        mine = split.train[named[split.train] == str(name)]
+        if most_recordings is not None:
+            order = (key / str(name)).numpy().permutation(np.unique(origins[mine]))
+            mine = mine[np.isin(origins[mine], order[:most_recordings])]
+        if most_windows is not None:
+            mine = mine[np.lexsort((starts[mine], origins[mine]))]
+            stream = (key / "windows" / str(name)).numpy()
+            first = int(stream.integers(len(mine)))
+            mine = np.roll(mine, -first)[:most_windows]
+        taken.append(mine)
+    train = np.sort(np.concatenate(taken))
+    fewer = replace(split, train=train, withheld=split.train)
+    if not keep:
+        return fewer
+    rest = np.union1d(np.setdiff1d(split.train, train), split.validation)
+    return replace(fewer, validation=_no_windows(), unlabelled=rest)
+
+
+def _labelled(classes: Sequence[Label], which: LabelledClasses) -> Sequence[Label]:
+    """Those of sorted classes that have labels; at least two, or there is nothing to tell apart."""
+    half = max(2, (len(classes) + 1) // 2)
+    chosen = {
+        "all": classes,
+        "lower": classes[:half],
+        "upper": classes[-half:],
+        "alternate": classes[::2],
+    }[which]
+    return chosen if len(chosen) > 1 else classes[:2]
 
 
 def refused_splits(

@@ -86,6 +86,8 @@ def _room(tree: dict[str, Any]) -> Room:
     facts = json.loads(tree["facts"])
     seed, *path = facts.pop("key")
     recipe = Recipe.of_json(tree["recipe"], place="what a worker was given")
+    if facts["answerable"] is not None:
+        facts["answerable"] = tuple(facts["answerable"])
     room = Room(
         **{**facts, "classes": tuple(facts["classes"])},
         key=Key(seed, tuple(path)),

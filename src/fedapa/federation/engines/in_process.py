@@ -30,7 +30,7 @@ from fedapa.federation.messages import (
     encode_round,
 )
 from fedapa.federation.participant import Participant, introduce
-from fedapa.rooms.pool import pool_rooms
+from fedapa.rooms.pool import pool_in_turn, pool_rooms
 from fedapa.rooms.room import Room
 
 __all__ = ["InProcess"]
@@ -40,7 +40,11 @@ class _Served:
     """The rooms of a run, ready to answer, in this process or in a worker."""
 
     def __init__(self, given: Handover) -> None:
-        rooms = pool_rooms(given.rooms) if given.algorithm.pools else given.rooms
+        rooms = given.rooms
+        if given.algorithm.pools:
+            rooms = pool_rooms(rooms)
+        elif given.algorithm.pools_in_turn:
+            rooms = pool_in_turn(rooms)
         self.rooms = {room.name: room for room in sorted(rooms, key=lambda room: room.name)}
         self._given = given
 

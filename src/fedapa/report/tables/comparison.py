@@ -47,7 +47,8 @@ _PRESENCE = ("presence", "presence_auc")
 _OF_ANSWERS = tuple(
     name
     for name, metric in METRICS.items()
-    if not metric.time and name not in ("ece", *_PRESENCE)  # which have tables of their own
+    if not metric.time
+    and name not in ("ece", "within_two", *_PRESENCE)  # which have tables of their own, or none
 )
 _SIDE_BY_SIDE = ("accuracy", "macro_f1", "mae_median", "mae")
 """Those of a table with several settings."""

@@ -1,0 +1,374 @@
+"""FedJoin: one net for all rooms that a new room with few labels can take over and tune at home.
+
+Up: the weights, one prototype a class, the temperature that calibrates the room. Down: the mean of
+the weights, the room's own mixture of prototypes (APA, eqn_5–eqn_7), the mean temperature.
+
+    L = CE over the classes that the room holds (+ CE on unlabelled windows, once there is ground)
+
+Unlike FedAvg a room's loss says nothing of classes that it does not hold: FedAvg's teaches the net
+that a room with 0 to 3 people never has eight, and that is what it answers when there are. Here the
+classifier's rows for eight are those of the rooms that know them. A room is scored with its net
+after its own step. Before it has trained at all it answers with the nearest prototype, its own
+where it holds the class and the mixture elsewhere: it counts before its first step.
+
+Unlabelled windows help where a room may have classes that it has no label of: after
+``labelled_rounds`` the net says once what every unlabelled recording is. All windows of a recording
+are of one class, so ln q = trust · mean over them of ln p, normalised; these q are kept to the end.
+The net does not see its own later answers, so that an error cannot feed itself.
+
+Our own; docs/joining.md says what each part earns.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedapa.algorithms.algorithm import (
+    Dimensions,
+    Group,
+    Payload,
+    Report,
+    RoomState,
+    Roster,
+    Round,
+    ServerState,
+)
+from fedapa.algorithms.fedavg import FedAvg
+from fedapa.algorithms.prototype_sets import (
+    Floats,
+    Mask,
+    admit_set,
+    dismiss_set,
+    is_heard,
+    measure,
+    open_sets,
+    stored_sets,
+    take_in,
+)
+from fedapa.answers import fit_temperature
+from fedapa.learning.fit import (
+    NotNegative,
+    NotNegativeInteger,
+    Objective,
+    Positive,
+    PositiveInteger,
+    Temperature,
+)
+from fedapa.learning.prototypes import aggregate_prototypes, class_prototypes, pad_prototypes
+from fedapa.models.model import NEVER, Model, unit
+from fedapa.payload import Array, Tree, Value
+from fedapa.randomness import Key
+from fedapa.rooms.card import RoomCard
+from fedapa.rooms.room import Room
+
+__all__ = ["FedJoin", "FedJoinAlone"]
+
+_COSINES = 0.1
+"""τ of the cosines by which prototypes answer."""
+
+
+@dataclass(frozen=True)
+class FedJoin(FedAvg):
+    """Mean weights and mixed prototypes; each room learns only of the classes that it holds."""
+
+    name: ClassVar[str] = "fedjoin"
+    title: ClassVar[str] = "FedJoin"
+    travels: ClassVar[str] = "all weights, class prototypes, a temperature; their means down"
+    citation: ClassVar[str] = "our own"
+    year: ClassVar[int] = 2026
+    control: ClassVar[str] = "fedjoin-alone"
+
+    weights_every: PositiveInteger = 1
+    """Weights travel in every k-th round; prototypes in each."""
+    aggregation_temperature: Temperature = 0.5
+    """τ of the mixture's weights."""
+    unlabelled: Literal["unseen", "always", "ignore"] = "unseen"
+    """When windows without a label are learned from: where the room may have classes that it has no
+    label of, always where there are such windows, or never."""
+    together: bool = True
+    """Whether all windows of an unlabelled recording are taken to be of one class."""
+    labelled_rounds: NotNegativeInteger = 10
+    """Rounds that a room trains on labels alone, before its net says what the others are."""
+    trust: Positive = 1.0
+    """How much surer all windows of a recording are than one of them: 1 is no surer."""
+    unlabelled_weight: NotNegative = 1.0
+    """Of the loss on unlabelled windows."""
+    shrinkage: NotNegative = 20.0
+    """κ: with n train windows of a class, on average over those that the room may have, it learns
+    at the rate η·n/(n + κ). Who has few labels stays near the others' net."""
+    exchange: bool = True
+    """Whether anything travels; without, every room has the same loss for itself."""
+
+    def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
+        """Weights in every k-th round, prototypes and a temperature in each, up and down."""
+        if not self.exchange:
+            return "0", 0
+        weights = 2 * sizes.parameters / self.weights_every
+        numbers = weights + 2 * (sizes.classes * sizes.width + 1)
+        return "2·(Σw/k + |C|·D + 1)", round(numbers)
+
+    # ---- server half ------------------------------------------------------------------------
+
+    def open(self, roster: Roster, key: Key) -> ServerState:
+        """FedAvg's slots, and nobody's prototypes yet."""
+        if not self.exchange:
+            return {}
+        sets = open_sets(roster, self.title)
+        nets = {card.name: card.architecture for card in roster}
+        return {**super().open(roster, key), "sets": sets, "nets": nets, "temperatures": {}}
+
+    def admit(self, state: ServerState, card: RoomCard) -> ServerState:
+        """Slots, and an empty row among the prototypes."""
+        if not self.exchange:
+            return state
+        nets = {**cast(dict[str, str], state["nets"]), card.name: card.architecture}
+        sets = admit_set(cast(Tree, state["sets"]), card, self.title)
+        return self._mixed({**super().admit(state, card), "sets": sets, "nets": nets})
+
+    def dismiss(self, state: ServerState, room: str) -> ServerState:
+        """Its prototypes and its temperature go with the room."""
+        if not self.exchange:
+            return state
+        left = {
+            **super().dismiss(state, room),
+            "sets": dismiss_set(cast(Tree, state["sets"]), room),
+            "nets": _without(cast(dict[str, str], state["nets"]), room),
+            "temperatures": _without(cast(dict[str, float], state["temperatures"]), room),
+        }
+        return self._mixed(left)
+
+    def download(self, state: ServerState, room: str, round: Round) -> Payload:
+        """The mean weights where it is their turn, the room's mixture, the mean temperature."""
+        if not self.exchange:
+            return {}
+        payload: dict[str, Value] = {}
+        if (round.number - 1) % self.weights_every == 0:
+            payload.update(super().download(state, room, round))
+        if "mixture" in state:
+            place = cast(Mapping[str, int], cast(Tree, state["sets"])["rooms"])[room]
+            known = cast(Mask, state["known"])[place]
+            payload.update(mixture=cast(Floats, state["mixture"])[place][known], known=known)
+        told = list(cast(dict[str, float], state["temperatures"]).values())
+        if told:
+            payload["temperature"] = math.exp(math.fsum(map(math.log, told)) / len(told))
+        return payload
+
+    def _mixed(self, state: ServerState) -> ServerState:
+        """With Q [N, C, D] and the classes that are known [N, C], both among rooms of equal nets.
+
+        Embeddings of other nets have other axes.
+        """
+        sets, nets = cast(Tree, state["sets"]), cast(Mapping[str, str], state["nets"])
+        if not is_heard(sets):
+            return {name: state[name] for name in state if name not in ("mixture", "known")}
+        prototypes, present = stored_sets(sets)
+        net = np.array([nets[room] for room in sorted(nets)])
+        mixture, known = np.zeros_like(prototypes), np.zeros_like(present)
+        for name in np.unique(net):
+            alike = np.flatnonzero(net == name)
+            own, held = prototypes[alike], present[alike]
+            mixed = aggregate_prototypes(own, held, self.aggregation_temperature)
+            mixture[alike] = np.where(held[:, :, None], mixed, pad_prototypes(own, held))
+            known[alike] = held.any(axis=0)
+        return {**state, "mixture": mixture, "known": known}
+
+    def merge(
+        self, state: ServerState, uploads: Mapping[str, Payload], round: Round
+    ) -> ServerState:
+        """The mean of the weights that came, the sets, the temperatures."""
+        if not self.exchange:
+            return state
+        weighty = {room: upload for room, upload in uploads.items() if "weights" in upload}
+        if weighty:
+            state = super().merge(state, weighty, round)
+        told = {
+            room: cast(float, upload["temperature"])
+            for room, upload in uploads.items()
+            if "temperature" in upload
+        }
+        heard = {
+            **state,
+            "sets": take_in(cast(Tree, state["sets"]), uploads),
+            "temperatures": {**cast(dict[str, float], state["temperatures"]), **told},
+        }
+        return self._mixed(heard)
+
+    def sets(self, state: ServerState) -> tuple[Array, Array] | None:
+        """P and its mask."""
+        return stored_sets(cast(Tree, state["sets"])) if self.exchange else None
+
+    def explain(self, state: ServerState) -> dict[str, float | Array]:
+        """How many peers each room shares a net with, and how old its prototypes are."""
+        if not self.exchange:
+            return {}
+        return {**super().explain(state), "age": cast(Array, cast(Tree, state["sets"])["age"])}
+
+    # ---- room half ----------------------------------------------------------------------------
+
+    def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
+        """The mean weights to train from; the rest is kept."""
+        taken = super().receive(room, state, download, round)
+        return {**taken, **{name: download[name] for name in download if name != "weights"}}
+
+    def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
+        """The net after the room's own step; before the first, its encoder with prototypes."""
+        if "trained" in state:
+            return self._calibrated(room, state, self.model(room, state, net="trained"))
+        model = self.model(room, state)
+        return self._by_prototypes(room, state, model) if "mixture" in state else model
+
+    def alternatives(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
+        """The answer of prototypes after the room's own step, too."""
+        if "trained" not in state:
+            return {}
+        model = self.model(room, state, net="trained")
+        return {"prototypes": self._by_prototypes(room, state, model)}
+
+    def train(
+        self, room: Room, state: RoomState, round: Round
+    ) -> tuple[RoomState, Payload, Report]:
+        """Minimise the loss from the mean weights; upload weights, prototypes, temperature."""
+        trained = cast(int, state.get("rounds", 0))
+        if (
+            self._guesses(room, state)
+            and trained >= self.labelled_rounds
+            and "guessed" not in state
+        ):
+            state = {**state, "guessed": self._guess(room, state)}
+        careful = self._careful(room, state)
+        model, state, report = careful.fit(room, state, round, self._restricted(room, state))
+        state = {**state, "trained": state["model"], "rounds": trained + 1}
+        if not self.exchange:
+            return state, {}, report
+        upload = dict(measure(room, model)[1])
+        if round.number % self.weights_every == 0:
+            upload.update(self.upload(room, state))
+        if len(room.split.validation):
+            upload["temperature"] = fit_temperature(*room.scores(model, "validation"))
+        return state, upload, report
+
+    def _careful(self, room: Room, state: RoomState) -> "FedJoin":
+        """With the rate that the room's labels allow; alone there is nothing to stay near to."""
+        if not self.exchange:
+            return self
+        windows = len(room.split.train) / len(self._possible(room, state))  # n
+        rate = self.training.learning_rate * windows / (windows + self.shrinkage)
+        return replace(self, training=replace(self.training, learning_rate=rate))
+
+    def _restricted(self, room: Room, state: RoomState) -> Objective:
+        """CE over the classes that the room holds, or may have where it also guesses."""
+        guessed = cast(Floats | None, state.get("guessed"))
+        classes = room.held if guessed is None else self._possible(room, state)
+        mask = torch.full((len(room.classes),), NEVER, device=room.device)
+        mask[classes] = 0.0
+        shares = None if guessed is None else torch.from_numpy(np.array(guessed)).to(room.device)
+
+        def objective(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
+            logits, _ = model(windows)
+            told = F.cross_entropy(logits + mask, model.targets_of(labels))
+            if shares is None:
+                return {"loss": told, "loss_ce": told}
+            drawn = torch.randint(len(shares), (self.training.batch_size,))
+            others, _ = room.tensors(room.split.unlabelled[drawn.numpy()])
+            guess = F.cross_entropy(model(others)[0] + mask, shares[drawn.to(room.device)])
+            total = told + self.unlabelled_weight * guess
+            return {"loss": total, "loss_ce": told, "loss_unlabelled": guess}
+
+        return objective
+
+    def _guesses(self, room: Room, state: RoomState) -> bool:
+        """Whether to learn from windows without a label."""
+        if self.unlabelled == "ignore" or not len(room.split.unlabelled):
+            return False
+        return self.unlabelled == "always" or len(self._possible(room, state)) > len(room.held)
+
+    def _possible(self, room: Room, state: RoomState) -> list[int]:
+        """The classes that the room may have: those it may answer, if anybody knows them.
+
+        Where it does not say what it may answer, those that it holds or has windows to guess of.
+        """
+        known = np.zeros(len(room.classes), bool)
+        known[room.held] = True
+        if "known" in state and (room.answerable is not None or len(room.split.unlabelled)):
+            known |= cast(Mask, state["known"])
+        allowed = np.ones(len(known), bool)
+        if room.answerable is not None:
+            allowed[:] = np.isin(np.arange(len(known)), room.answerable)
+        return np.flatnonzero(known & allowed).tolist()
+
+    def _guess(self, room: Room, state: RoomState) -> Floats:
+        """Q [n, C] of the unlabelled windows, by the net as it is."""
+        net = "trained" if "trained" in state else "model"
+        model = self._calibrated(room, state, self.model(room, state, net=net))
+        scores, _ = room.scores(model, "unlabelled")
+        possible = self._possible(room, state)
+        given = torch.full((len(scores), len(room.classes)), -torch.inf, dtype=torch.float64)
+        given[:, possible] = torch.from_numpy(scores[:, possible].astype(np.float64))
+        logarithms = torch.log_softmax(given, dim=1)[:, possible]  # (n, possible)
+        owner = np.arange(len(scores))
+        if self.together and room.origins is not None:
+            _, owner = np.unique(
+                room.origins.recordings[room.split.unlabelled], return_inverse=True
+            )
+        means, _ = class_prototypes(logarithms, torch.from_numpy(owner), int(owner.max()) + 1)
+        shares = torch.zeros((len(means), len(room.classes)), dtype=torch.float64)
+        shares[:, possible] = torch.softmax(self.trust * means, dim=1)
+        return shares[owner].numpy().astype(np.float32)
+
+    # ---- answers ------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _calibrated(self, room: Room, state: RoomState, model: Model) -> Model:
+        """With the others' temperature where the room has no windows to find its own."""
+        if not len(room.split.validation) and "temperature" in state:
+            for values in model.classifier.parameters():
+                values.div_(cast(float, state["temperature"]))
+        return model
+
+    def anchors(self, room: Room, state: RoomState, model: Model) -> tuple[Tensor, Tensor]:
+        """Own prototypes where the room holds the class, the mixture elsewhere."""
+        own, present = super().anchors(room, state, model)
+        if "mixture" not in state:
+            return own, present
+        known = torch.from_numpy(np.array(cast(Mask, state["known"]))).to(own.device)
+        mixture = torch.zeros_like(own)
+        mixture[known] = torch.from_numpy(np.array(cast(Floats, state["mixture"]))).to(own.device)
+        return torch.where(present[:, None], own, mixture), present | known
+
+    @torch.no_grad()
+    def _by_prototypes(self, room: Room, state: RoomState, model: Model) -> Model:
+        """The encoder with rows p/‖p‖ for a classifier: cosines, as far as a linear one can.
+
+        Embeddings are taken to be as long as the room's are on average.
+        """
+        prototypes, present = self.anchors(room, state, model)
+        embeddings, _ = room.embeddings(model)
+        length = float(torch.linalg.vector_norm(embeddings, dim=1).mean())
+        model.classifier.weight.copy_(unit(prototypes) / (_COSINES * length))
+        model.classifier.bias.copy_(torch.where(present, 0.0, NEVER))
+        return model
+
+
+def _without(entries: Mapping[str, object], room: str) -> Tree:
+    return cast(Tree, {name: value for name, value in entries.items() if name != room})
+
+
+@dataclass(frozen=True)
+class FedJoinAlone(FedJoin):
+    """FedJoin alone: the same losses in every room for itself; nothing is exchanged."""
+
+    name: ClassVar[str] = "fedjoin-alone"
+    title: ClassVar[str] = "FedJoin alone"
+    travels: ClassVar[str] = "nothing"
+    citation: ClassVar[str] = "control"
+    group: ClassVar[Group] = "control"
+    averages_weights: ClassVar[bool] = False
+
+    exchange: Literal[False] = False
+    """Fixed: what makes this variant."""

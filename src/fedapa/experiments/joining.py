@@ -1,0 +1,166 @@
+"""``fedapa reproduce onboarding`` and ``unseen-counts``: what a federation gives a new room.
+
+Each room in turn is the new one: the others have finished a federation, with all their labels, and
+it joins with few. Then it trains alone for as many rounds, from what that server has for it. The
+federation of the others is trained once for each room, method and seed and serves all numbers of
+labels. Local, the linear model, the forest and FedJoin alone join nothing: their rows are what a
+room has by itself. "Pooled newcomer" trains on its own labels and on the raw windows of all others.
+
+Expected shape of onboarding: accuracy and MAE by the labelled recordings of every count; what is
+shared leads on the left and ends where Local ends. Of unseen-counts: a row for each method and each
+half of the counts that has labels, with figures of the counts that have none by themselves.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedapa.algorithms import find, is_variant, names
+from fedapa.algorithms.fedavg import FedAvg
+from fedapa.algorithms.fedjoin import FedJoin
+from fedapa.algorithms.fedproto import FedProto
+from fedapa.algorithms.fedrep import FedRep
+from fedapa.algorithms.local import Local
+from fedapa.algorithms.pooled import PooledNewcomer
+from fedapa.evaluation.results import REFERENCE
+from fedapa.experiments.experiment import CHOSEN, Case, Experiment
+from fedapa.federation.plan import Plan
+from fedapa.federation.prepare import agree_by_cards, split_own, survey_rooms
+
+__all__ = ["ONBOARDING", "UNSEEN_COUNTS", "new_room_case"]
+
+HOME_RATE = 0.4
+"""Of the federation's learning rate, in a room that joins: it has less to learn and much to lose.
+Chosen for FedAvg on simulated rooms of other seeds; FedJoin has its own rule."""
+_CURVES = (
+    Local.name,
+    FedAvg.name,
+    FedRep.name,
+    FedProto.name,
+    REFERENCE,
+    FedJoin.name,
+    PooledNewcomer.name,
+)
+"""Whose whole curve is shown."""
+_PARTS = {
+    "lower": "lower half labelled",
+    "upper": "upper half labelled",
+    "alternate": "every second labelled",
+}
+
+
+def new_room_case(
+    plan: Plan, name: str, labels: Mapping[str, Any], mark: str, value: float | str
+) -> Case:
+    """Each room in turn as the new one.
+
+    Args:
+        plan: of the federation.
+        name: of the algorithm.
+        labels: settings of ``data`` that take labels away from the new room; none is all labels.
+        mark: tells this case from others of the algorithm.
+        value: what is varied.
+    """
+    kind = find(name)
+    few = {**labels, "unlabelled": "keep"} if labels else {}
+    change: dict[str, Any] = {"algorithm": name, "answerable": "room", "data": few}
+    # Where nothing travels there is no federation to join.
+    joins = kind.travels != Local.travels and not kind.pools_in_turn
+    if joins and name != FedJoin.name:
+        change["training"] = {"learning_rate": HOME_RATE * plan.training.learning_rate}
+    return Case(
+        f"{name}-{mark}",
+        change,
+        f"{kind.title}, {mark}",
+        kind.title,
+        value,
+        joins={"algorithm": name} if joins else None,
+        needs_batch_norm=kind.needs_batch_norm,
+        optional=kind.needs_features,
+    )
+
+
+def _onboarding(plan: Plan) -> Sequence[Case]:
+    """The whole curve for some, one recording of every class for all."""
+    unit, most = _most_labels(plan)
+    numbers = [2**power for power in range(16) if 2**power < most]
+    if unit == "train_windows":
+        numbers = [number for number in (3, 10, 30, 100) if number < most]
+    cases = []
+    for name in _methods():
+        for number in numbers if name in _CURVES else numbers[:1]:
+            cases.append(new_room_case(plan, name, {unit: number}, str(number), number))
+        if name in _CURVES:
+            cases.append(new_room_case(plan, name, {}, str(most), most))
+    return cases
+
+
+def _methods() -> list[str]:
+    """Every method, in groups: those of the paper, others, controls; the oldest first."""
+    order = {"paper": 0, "more": 1, "control": 2}
+    kinds = [find(name) for name in names()]
+    chosen = [
+        kind
+        for kind in kinds
+        if not kind.pools
+        and not kind.needs_batch_norm  # our counter has none
+        and (not is_variant(kind) or kind.pools_in_turn or kind.name == FedJoin.control)
+    ]
+    return [kind.name for kind in sorted(chosen, key=lambda k: (order[k.group], k.year, k.name))]
+
+
+def _most_labels(plan: Plan) -> tuple[str, int]:
+    """What is counted, recordings or windows, and how many of a class there are to train on.
+
+    Windows where every class has one recording: features, for one.
+    """
+    kind = agree_by_cards(plan, workers=None).split
+    recordings = windows = 1
+    for origins in survey_rooms(plan, workers=None):
+        train = split_own(plan, origins, kind).train
+        found = [(origins.labels[place], origins.recordings[place]) for place in train]
+        recordings = max(recordings, *Counter(label for label, _ in set(found)).values())
+        windows = max(windows, *Counter(label for label, _ in found).values())
+    return ("train_recordings", recordings) if recordings > 1 else ("train_windows", windows)
+
+
+def _unseen(plan: Plan) -> Sequence[Case]:
+    methods = (
+        *(Local.name, FedAvg.name, FedProto.name, REFERENCE),
+        *(FedJoin.name, FedJoin.control, PooledNewcomer.name),
+    )
+    return [
+        new_room_case(plan, name, {"train_classes": part}, told, part)
+        for part, told in _PARTS.items()
+        for name in methods
+    ]
+
+
+_NOTES = (
+    "Each room in turn joins a finished federation of the others, which have all their labels; "
+    "figures are means over the new rooms. A new room may use windows without a label, and says "
+    "which counts it may have; its validation windows have no label either, so probabilities are "
+    "calibrated by nobody, or by the others where that travels.",
+)
+
+ONBOARDING = Experiment(
+    "onboarding",
+    "Onboarding: a new room with few labels",
+    _onboarding,
+    (CHOSEN,),
+    parameter="labels of each class (recordings, or windows where there is one)",
+    notes=_NOTES,
+    fixed=True,
+    reference=f"{FedJoin.name}-1",
+)
+
+UNSEEN_COUNTS = Experiment(
+    "unseen-counts",
+    "Unseen counts: a new room that labelled half of its counts",
+    _unseen,
+    (CHOSEN,),
+    parameter="which counts have labels",
+    notes=_NOTES,
+    fixed=True,
+    reference=f"{FedJoin.name}-{_PARTS['lower']}",
+)

@@ -1,0 +1,189 @@
+"""FedJoin: classes that a room does not hold are left alone, few labels move a net a little."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from fedapa.algorithms.fedjoin import FedJoin, FedJoinAlone
+from fedapa.payload import encode
+from fedapa.randomness import Key
+from fedapa.rooms.room import Room
+from fedapa.windows.origins import Origins
+from tests.algorithms.by_hand import QUICKLY, Game, round_number
+from tests.conftest import MakeRooms
+
+THREE = ((0, 1, 2), (0, 1, 2), (0, 1, 2))
+"""The counts of three rooms."""
+
+
+def poor(room: Room, *, held: int = 1, answerable: tuple[int, ...] | None = None) -> Room:
+    """The same room with labels for its first classes only; the others' windows have none."""
+    train, labels = room.split.train, room.labels
+    known = train[labels[train] <= held]
+    split = dataclasses.replace(
+        room.split,
+        train=known,
+        validation=train[:0],
+        unlabelled=np.setdiff1d(train, known),
+    )
+    origins = Origins(room.labels, np.arange(len(room.labels)), spans=1, step=1)
+    return dataclasses.replace(room, split=split, answerable=answerable, origins=origins)
+
+
+def test_rows_of_classes_that_a_room_does_not_hold_stay_as_they_were(
+    make_rooms: MakeRooms,
+) -> None:
+    """Without decay their gradient is zero to the bit; FedAvg's would push them down."""
+    room = poor(make_rooms(THREE)[0])
+    algorithm = FedJoin(training=dataclasses.replace(QUICKLY, weight_decay=0.0))
+    before = algorithm.join(room, Key(0))
+    after, _, _ = algorithm.train(room, before, round_number(1))
+    for name in ("classifier.weight", "classifier.bias"):
+        old, new = np.array(before["model"][name]), np.array(after["model"][name])
+        assert (old[2] == new[2]).all()
+        assert (old[:2] != new[:2]).any()
+
+
+def test_the_rate_by_hand(make_rooms: MakeRooms) -> None:
+    """n train windows of each of 2 classes and κ = n: half of the rate."""
+    room = make_rooms()[0]
+    number = len(room.split.train) / len(room.held)
+    algorithm = FedJoin(training=QUICKLY, shrinkage=number)
+    half = dataclasses.replace(QUICKLY, learning_rate=QUICKLY.learning_rate / 2)
+    plain = FedJoin(training=half, shrinkage=0.0)
+    state = algorithm.join(room, Key(0))
+    one, other = (each.train(room, state, round_number(1))[1] for each in (algorithm, plain))
+    assert encode(one) == encode(other)
+
+
+def test_a_room_that_has_not_trained_answers_by_prototypes(make_rooms: MakeRooms) -> None:
+    rooms = make_rooms()
+    game = Game(FedJoin(training=QUICKLY), rooms[:2]).play(2)
+    new = rooms[2]
+    server = game.algorithm.admit(game.server, new.card)
+    now = round_number(1)
+    state = game.algorithm.receive(
+        new,
+        game.algorithm.join(new, Key(0)),
+        game.algorithm.download(server, new.name, now),
+        now,
+    )
+    counter = game.algorithm.deploy(new, state, now)
+    lengths = torch.linalg.vector_norm(counter.classifier.weight, dim=1)
+    assert torch.allclose(lengths, lengths[0].expand(len(lengths)), rtol=1e-5)
+    assert (counter.classifier.bias == 0).all()
+    state, _, _ = game.algorithm.train(new, state, now)
+    trained = game.algorithm.deploy(new, state, now)
+    assert (trained.classifier.bias != 0).any(), "its own classifier from now on"
+
+
+def test_prototypes_are_the_rooms_own_where_it_holds_the_class(make_rooms: MakeRooms) -> None:
+    rooms = make_rooms(THREE)
+    game = Game(FedJoin(training=QUICKLY), rooms[:2]).play(1)
+    new = poor(rooms[2])
+    server = game.algorithm.admit(game.server, new.card)
+    download = game.algorithm.download(server, new.name, round_number(1))
+    state = game.algorithm.receive(new, game.algorithm.join(new, Key(0)), download, round_number(1))
+    model = game.algorithm.model(new, state)
+    anchors, known = game.algorithm.anchors(new, state, model)
+    own, held = super(FedJoin, game.algorithm).anchors(new, state, model)
+    assert known.all()
+    assert held.tolist() == [True, True, False]
+    assert torch.equal(anchors[:2], own[:2])
+    mean = np.mean([game.server["sets"]["prototypes"][room, 2] for room in (0, 1)], axis=0)
+    np.testing.assert_allclose(anchors[2], mean, rtol=1e-6)
+
+
+def test_temperatures_are_averaged_as_logarithms(make_rooms: MakeRooms) -> None:
+    """√(0.5 · 2) = 1, and a room without validation windows divides its scores by the mean."""
+    rooms = make_rooms(windows_per_class=20)
+    algorithm = FedJoin(training=QUICKLY)
+    server = {**Game(algorithm, rooms).play(1).server, "temperatures": {"a": 0.5, "b": 2.0}}
+    told = algorithm.download(server, rooms[0].name, round_number(2))
+    assert told["temperature"] == pytest.approx(1.0)
+    room = poor(rooms[0])
+    state, _, _ = algorithm.train(room, algorithm.join(room, Key(0)), round_number(1))
+    cold = algorithm.deploy(room, {**state, "temperature": 0.5}, round_number(2))
+    plain = algorithm.model(room, state, net="trained")
+    assert torch.allclose(cold.classifier.weight, 2 * plain.classifier.weight)
+
+
+def test_windows_of_one_recording_are_guessed_together_and_once(make_rooms: MakeRooms) -> None:
+    rooms = make_rooms(THREE, windows_per_class=12)
+    algorithm = FedJoin(training=QUICKLY, labelled_rounds=1)
+    game = Game(algorithm, rooms[:2]).play(1)
+    new = poor(rooms[2], answerable=(0, 1, 2))
+    server = algorithm.admit(game.server, new.card)
+    state = algorithm.join(new, Key(0))
+    guesses = []
+    for number in (1, 2, 3):
+        now = round_number(number)
+        state = algorithm.receive(new, state, algorithm.download(server, new.name, now), now)
+        state, upload, report = algorithm.train(new, state, now)
+        server = algorithm.merge(server, {new.name: upload}, now)
+        assert ("loss_unlabelled" in report) == (number > 1)
+        if number > 1:
+            guesses.append(np.array(state["guessed"]))
+    assert (guesses[0] == guesses[1]).all(), "an error cannot feed itself"
+    np.testing.assert_allclose(guesses[0].sum(axis=1), 1.0, rtol=1e-6)
+    assert new.origins is not None
+    origin = new.origins.recordings[new.split.unlabelled]
+    for recording in np.unique(origin):
+        own = guesses[0][origin == recording]
+        assert (own == own[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("setting", "answerable", "guesses"),
+    [
+        ("unseen", (0, 1, 2), True),
+        ("unseen", (0, 1), False),
+        ("always", (0, 1), True),
+        ("ignore", (0, 1, 2), False),
+    ],
+)
+def test_unlabelled_windows_are_used_where_they_help(
+    make_rooms: MakeRooms, setting: str, answerable: tuple[int, ...], guesses: bool
+) -> None:
+    room = poor(make_rooms(THREE)[0], answerable=answerable)
+    algorithm = FedJoin(training=QUICKLY, labelled_rounds=0, unlabelled=setting)
+    state = {**algorithm.join(room, Key(0)), "known": np.ones(3, bool)}
+    _, _, report = algorithm.train(room, state, round_number(1))
+    assert ("loss_unlabelled" in report) == guesses
+
+
+def test_labels_that_were_taken_away_are_never_read(make_rooms: MakeRooms) -> None:
+    """With other labels on unlabelled windows training and upload are the same to the bit."""
+    room = poor(make_rooms(THREE)[0], answerable=(0, 1, 2))
+    labels = np.array(room.labels)
+    labels[room.split.unlabelled] = 0
+    shuffled = dataclasses.replace(room, labels=labels)
+    algorithm = FedJoin(training=QUICKLY, labelled_rounds=0, unlabelled="always")
+    made = []
+    for each in (room, shuffled):
+        state = {**algorithm.join(each, Key(0)), "known": np.ones(3, bool)}
+        made.append(encode(algorithm.train(each, state, round_number(1))[1]))
+    assert made[0] == made[1]
+
+
+def test_weights_travel_in_every_kth_round(make_rooms: MakeRooms) -> None:
+    game = Game(FedJoin(training=QUICKLY, weights_every=2), make_rooms())
+    down, up = [], []
+    for _ in range(4):
+        number = game.number + 1
+        told = game.algorithm.download(game.server, "room 0", round_number(number))
+        down.append("weights" in told)
+        game.receive()
+        room = game.rooms[0]
+        sent = game.algorithm.train(room, game.states[room.name], round_number(number))[1]
+        up.append("weights" in sent)
+        game.train()
+    assert (down, up) == ([False, False, True, False], [False, True, False, True])
+
+
+def test_alone_nothing_travels(make_rooms: MakeRooms) -> None:
+    game = Game(FedJoinAlone(training=QUICKLY), make_rooms()).play(2)
+    assert game.server == {}
+    assert game.algorithm.download(game.server, "room 0", round_number(3)) == {}
