@@ -14,6 +14,7 @@ from fedapa.errors import DataError, PlanError, RosterError, RunError
 from fedapa.evaluation.results import Results
 from fedapa.experiments.conduct import Execution, conduct, folder_name, holds_features
 from fedapa.experiments.experiment import (
+    CHOSEN,
     MODEL,
     STATISTICAL,
     Base,
@@ -22,6 +23,7 @@ from fedapa.experiments.experiment import (
     Nets,
 )
 from fedapa.experiments.experiment import algorithms as cases_of
+from fedapa.experiments.joining import ONBOARDING, UNSEEN_COUNTS, new_room_case
 from fedapa.experiments.learning_curve import LEARNING_CURVE
 from fedapa.experiments.presets import preset
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
@@ -494,3 +496,75 @@ def test_a_learning_curve_counts_what_is_left_to_train_on(make_store: MakeStore)
     data = {"window": 32, "overlap": 0.0, "validation": 0.1}
     base = Base("quick", str(store), split="recording", rounds=1, changes=[{"data": data}])
     assert sorted({case.value for case in LEARNING_CURVE.cases(base.plan)}) == [1, 2]
+
+
+def test_each_room_in_turn_joins_the_others(make_store: MakeStore, tmp_path: Path) -> None:
+    """One federation for each room serves both numbers of labels; a third run adds nothing."""
+    counts = {0: 5, 1: 5, 2: 5}
+    store = make_store({"cafe": counts, "hall": counts, "den": {0: 5, 1: 5}}, packets=64)
+    data = {"window": 32, "overlap": 0.0, "validation": 0.1}
+    base = Base(
+        "quick", str(store), split="recording", rounds=1, long_rounds=0, changes=[{"data": data}]
+    )
+
+    def cases(plan: Plan) -> list[Case]:
+        return [
+            new_room_case(plan, name, labels, str(number), number)
+            for name in ("local", "fedjoin", "pooled-newcomer")
+            for number, labels in ((1, {"train_recordings": 1}), (3, {}))
+        ]
+
+    asked = Experiment("trial", "A trial", cases, (CHOSEN,), parameter="labels", fixed=True)
+    out = tmp_path / "out"
+    done = conduct(asked, base, Execution(1, out, workers=1))
+    runs = {name: run for (_, name, _), run in done.runs.items()}
+    assert {run.plan.classes for run in runs.values()} == {None, (0, 1, 2)}
+    poor, rich = runs["fedjoin-1"], runs["fedjoin-3"]
+    assert poor.plan.joins == rich.plan.joins
+    for room, folder in poor.plan.joins.items():
+        assert room not in Run.load(folder).data["rooms"]
+        assert len(Run.load(folder).data["rooms"]) == 2
+    assert len(list((out / "runs").iterdir())) == 6 + 3
+    about = poor.data["rooms"]["cafe"]
+    assert (about["train"], about["validation"]) == (3 * 2, 0)
+    assert about["unlabelled"] == 3 * 2 * 2 + 3 * 2, "the other train recordings, and validation"
+    again = conduct(asked, base, Execution(1, out, resume=True, workers=1))
+    assert again.results.summary()["settings"] == done.results.summary()["settings"]
+
+
+def test_unseen_counts_have_figures_of_their_own(make_store: MakeStore, tmp_path: Path) -> None:
+    counts = {0: 5, 1: 5, 2: 5, 4: 5}
+    store = make_store({"cafe": counts, "hall": counts}, packets=64)
+    data = {"window": 32, "overlap": 0.0}
+    base = Base(
+        "quick", str(store), split="recording", rounds=1, long_rounds=0, changes=[{"data": data}]
+    )
+    lower = replace(UNSEEN_COUNTS, cases=lambda plan: UNSEEN_COUNTS.cases(plan)[:2])
+    done = conduct(lower, base, Execution(1, tmp_path / "out", workers=1))
+    (setting,) = done.results.settings
+    assert [row.title for row in setting.rows[:2]] == [
+        "Local, lower half labelled",
+        "FedAvg, lower half labelled",
+    ]
+    local = setting.rows[0]
+    assert local.metrics(1, "unseen_accuracy") == [0.0], "it has never heard of two or four people"
+    assert local.metrics(1, "unseen_mae") is not None
+
+
+def test_onboarding_has_every_method_and_says_what_is_counted(make_store: MakeStore) -> None:
+    counts = {0: 5, 1: 5}
+    store = make_store({"cafe": counts, "hall": counts}, packets=64)
+    data = {"window": 32, "overlap": 0.0}
+    base = Base("quick", str(store), split="recording", rounds=1, changes=[{"data": data}])
+    cases = ONBOARDING.cases(base.plan)
+    by_name = {case.name: case for case in cases}
+    assert by_name["local-1"].change["data"] == {"train_recordings": 1, "unlabelled": "keep"}
+    assert by_name["local-3"].change["data"] == {}
+    assert by_name["local-1"].joins is None
+    assert by_name["fedavg-1"].joins == {"algorithm": "fedavg"}
+    assert {case.name for case in cases} >= {"fedjoin-2", "pooled-newcomer-3", "forest-1", "moon-1"}
+    assert "moon-2" not in by_name
+    single = make_store({"cafe": {0: 1, 1: 1}, "hall": {0: 1, 1: 1}}, packets=640, name="one.h5")
+    base = replace(base, file=str(single), split="blocked")
+    first = ONBOARDING.cases(base.plan)[0]
+    assert first.change["data"]["train_windows"] == 3

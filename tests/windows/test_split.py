@@ -1,6 +1,6 @@
 """Splits: disjoint, seeded, honest about what they hold out."""
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fedapa.errors import DataError
 from fedapa.randomness import Key
 from fedapa.windows.split import (
+    LabelledClasses,
     Split,
     SplitKind,
     refused_splits,
@@ -393,3 +394,53 @@ def test_fewer_recordings_by_hand() -> None:
     assert len(set(two) & set("abc")) == len(set(two) & set("de")) == 2
     assert set(one) < set(two)
     assert kept(3) == kept(99) == list("aabbccddee")
+
+
+def test_fewer_windows_are_labelled_one_after_the_other() -> None:
+    """Of ten windows in two recordings three follow each other, perhaps around the end."""
+    labels, recordings = [0] * 10 + [1] * 10, [*"aaaaabbbbbcccccddddd"]
+    starts = np.tile(np.arange(5) * 10, 4)
+    nothing = np.zeros(0, np.int64)
+    split = Split(np.arange(20), nothing, nothing)
+
+    def kept(most: int) -> set[int]:
+        fewer = with_fewer_labels(split, labels, recordings, starts, most_windows=most, key=Key(1))
+        return set(fewer.train.tolist())
+
+    three = kept(3)
+    for first in (0, 10):
+        mine = sorted(place - first for place in three if first <= place < first + 10)
+        assert len(mine) == 3
+        assert any({(one + step) % 10 for step in range(3)} == set(mine) for one in range(10))
+    assert three < kept(4)
+    assert kept(99) == set(range(20))
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [("lower", {0, 2, 4}), ("upper", {4, 8, 10}), ("alternate", {0, 4, 10}), ("all", None)],
+)
+def test_labels_for_some_classes(which: LabelledClasses, expected: set[int] | None) -> None:
+    """0, 2, 4, 8, 10 in this order, not as text; the rest and validation have no label then."""
+    counts = (0, 2, 4, 8, 10)
+    labels = [count for count in counts for _ in range(4)]
+    train = np.array([place for place in range(20) if place % 4 < 2])
+    split = Split(train, np.arange(2, 20, 4), np.arange(3, 20, 4))
+    fewer = with_fewer_labels(
+        split, labels, ["a"] * 20, np.arange(20), classes=which, keep=True, key=Key(0)
+    )
+    assert {labels[place] for place in fewer.train} == (expected or set(counts))
+    assert len(fewer.validation) == 0
+    assert fewer.test is split.test
+    without = np.sort(np.concatenate([fewer.train, fewer.unlabelled]))
+    assert without.tolist() == sorted([*split.train, *split.validation])
+    assert fewer.withheld is split.train
+
+
+def test_two_classes_keep_their_labels_at_least() -> None:
+    split = Split(np.arange(4), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    for which in get_args(LabelledClasses):
+        fewer = with_fewer_labels(
+            split, [0, 0, 1, 1], [*"abcd"], np.zeros(4, np.int64), classes=which, key=Key(0)
+        )
+        assert len(fewer.train) == 4

@@ -11,6 +11,7 @@ import typer
 from fedapa.cli.algorithms import algorithms
 from fedapa.cli.captures import import_, inspect
 from fedapa.cli.experiments import compare, reproduce
+from fedapa.cli.join import join
 from fedapa.cli.output import end_unread, fail, flush, take_any_stream
 from fedapa.cli.report import report
 from fedapa.cli.run import demo, run
@@ -53,6 +54,7 @@ def fedapa(
 # In the order of the help.
 app.command()(demo)
 app.command()(run)
+app.command()(join)
 app.command()(inspect)
 app.command("import")(import_)
 app.command()(compare)

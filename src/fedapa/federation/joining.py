@@ -41,8 +41,8 @@ class Joining(Algorithm):
     """The algorithm of the federations."""
     servers: Mapping[str, ServerState] = field(default_factory=dict)
     """room → the server's state of the federation that it joins."""
-    members: Mapping[str, RoomCard] = field(default_factory=dict)
-    """room → the card of one room of that federation."""
+    members: Mapping[str, Mapping[str, RoomCard]] = field(default_factory=dict)
+    """room → the cards of the rooms of that federation."""
 
     def open(self, roster: Roster, key: Key) -> ServerState:
         """Each federation with its new room."""
@@ -57,7 +57,12 @@ class Joining(Algorithm):
             raise RosterError(
                 f"room '{card.name}' joins no federation; name one in joins, or leave the room out"
             )
-        cohort.check_labels(card, self.members[card.name])
+        members = self.members[card.name]
+        if card.name in members:
+            raise RosterError(
+                f"room '{card.name}' is in the federation already that it wants to join; rename it"
+            )
+        cohort.check_labels(card, next(iter(members.values())))
         return {**state, card.name: self.inner.admit(self.servers[card.name], card)}
 
     def dismiss(self, state: ServerState, room: str) -> ServerState:
@@ -97,7 +102,7 @@ def joining(plan: Plan) -> Algorithm:
         training=plan.training,
         inner=algorithm,
         servers={room: cast(ServerState, state["server"]) for room, state in states.items()},
-        members={room: next(iter(cards_of(state).values())) for room, state in states.items()},
+        members={room: cards_of(state) for room, state in states.items()},
     )
 
 

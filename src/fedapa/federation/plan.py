@@ -232,9 +232,11 @@ class Plan(_Section):
     """How finished nets count: by the most probable class ("head"), the class of the "nearest"
     prototype, the "median" of the probabilities or the "expected" number. Accuracy is always of the
     most probable class; categories have no median and no mean."""
-    answerable: Literal["all", "room"] = "all"
+    answerable: (
+        Literal["all", "room"] | Annotated[tuple[Label, ...], Field(max_length=_MOST_CLASSES)]
+    ) = "all"
     """What a room may answer: any class of the federation, or those alone that its own recordings
-    have, labelled or not: who owns a room knows which counts there are."""
+    have, labelled or not ("room"), or these: who owns a room knows which counts there can be."""
     joins: dict[str, Annotated[str, Field(max_length=4096)]] = Field(default_factory=dict)
     """room = finished run: the federation that the room joins. It trains alone then, from what
     that server has for it; nobody else hears of it."""

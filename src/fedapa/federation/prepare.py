@@ -271,9 +271,6 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
         )
     split = replace(split_own(plan, windows, agreed.split), why=agreed.why)
     seen = np.union1d(split.train, split.unlabelled) if len(split.unlabelled) else split.train
-    own = None
-    if plan.answerable == "room":
-        own = tuple(np.flatnonzero(np.isin(agreed.classes, list(set(windows.labels)))).tolist())
     return Room(
         name=windows.room,
         windows=windows.open(),
@@ -285,7 +282,7 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
         width=plan.model.width,
         normalise_embedding=plan.model.normalise_embedding,
         answer=plan.answer,
-        answerable=own,
+        answerable=_answerable(plan, windows, agreed.classes),
         initialisation=plan.model.initialisation,
         key=Key(plan.seed),
         device=plan.device,
@@ -295,6 +292,22 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
             windows.recordings, windows.starts, spans=windows.spans, step=windows.step
         ),
     ).with_digest(windows.digest)
+
+
+def _answerable(
+    plan: Plan, windows: RoomWindows, classes: Sequence[Label]
+) -> tuple[int, ...] | None:
+    """The places of the classes that a room may answer; none is all of them."""
+    if plan.answerable == "all":
+        return None
+    wanted = set(windows.labels)
+    if not isinstance(plan.answerable, str):
+        wanted |= set(plan.answerable)  # what was recorded can be there
+        if unknown := [label for label in plan.answerable if label not in classes]:
+            raise PlanError(
+                f"answerable: nobody knows {unknown[0]!r}; known: {', '.join(map(str, classes))}"
+            )
+    return tuple(place for place, label in enumerate(classes) if label in wanted)
 
 
 def check_batches(rooms: Iterable[Room], batch_size: int) -> None:

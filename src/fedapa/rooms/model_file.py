@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # counting must not load torch
     from fedapa.models.model import Model
     from fedapa.rooms.room import Room
 
-__all__ = ["CountingModel", "load_model", "read_weights", "save_model"]
+__all__ = ["CountingModel", "load_model", "read_recipe", "read_weights", "save_model"]
 
 _FORMAT = 3
 _MEAN, _DEVIATION = "normaliser.mean", "normaliser.deviation"
@@ -117,6 +117,16 @@ def read_weights(path: Path) -> dict[str, Array]:
     """The arrays of the net alone, by the names of ``state_dict``."""
     _, arrays = _read(path)
     return {name: value for name, value in arrays.items() if name not in _BESIDE}
+
+
+def read_recipe(path: Path) -> Recipe:
+    """How the windows that a net counts are made; the net itself is not built."""
+    about, arrays = _read(path)
+    try:
+        normaliser = Normaliser(arrays[_MEAN], arrays[_DEVIATION])
+        return Recipe.of_document(about["recipe"], place=str(path), normaliser=normaliser)
+    except KeyError as error:
+        raise DataError(f"{path}: {error} is missing; not a whole model, make it again") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,115 @@
+"""``fedapa join``: a new room takes over what a finished federation knows."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedapa.cli.options import Json, OnlyRooms, Workers
+from fedapa.cli.output import print_json, print_out
+from fedapa.cli.progress import shown_progress
+
+if TYPE_CHECKING:
+    from fedapa.experiments.join import Joined
+
+__all__ = ["join"]
+
+
+def join(
+    federation: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    data: Annotated[Path, typer.Option(help="The store of the new room, see 'fedapa import'.")],
+    only: OnlyRooms = None,
+    counts: Annotated[
+        str | None,
+        typer.Option(
+            help="Counts that there can be, recorded or not: 0-8, or 0,2,4. Default: the recorded."
+        ),
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="How windows to test on are held out; as in 'fedapa run'.")
+    ] = "auto",
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="To train at home; default: as the federation had.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory to write; default: runs/join-STORE.")
+    ] = None,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Make a counter for a new room from a finished federation and a few labels.
+
+    Run the federation with --algorithm fedjoin: it is made for this. docs/joining.md says what to
+    record.
+
+    Example: fedapa join runs/federation --data new-room.h5
+    """
+    from fedapa.experiments.join import join as carry_out
+
+    folder = out or Path("runs") / f"join-{data.stem}"
+    with shown_progress() as show:
+        done = carry_out(
+            federation,
+            data,
+            only=only,
+            counts=None if counts is None else _counts(counts),
+            split=split,
+            rounds=rounds,
+            out=folder,
+            workers=workers,
+            show=show,
+        )
+    if as_json:
+        print_json(
+            {
+                "out": str(folder),
+                "joined": done.joined.summary,
+                "alone": done.alone.summary,
+                "after_one_round": done.after_one_round,
+            }
+        )
+        return
+    _print_joined(done)
+    print_out(f"Model files: {done.joined.folder / 'models'}")
+    print_out(f"Page: {done.page}")
+
+
+def _print_joined(done: "Joined") -> None:
+    """The answer in a sentence for each room, then the tables."""
+    from fedapa.report.captions import choices
+    from fedapa.report.tables.comparison import overall, rooms
+    from fedapa.report.tables.table import rich_table
+
+    for room, joined in done.joined.summary["rooms"].items():
+        alone = done.alone.summary["rooms"][room]
+        error = ""
+        if "mae_median" in joined:
+            error = f" and {joined['mae_median']:.1f} people off"
+        print_out(
+            f"{room} joined: right in {100 * joined['accuracy']:.0f} % of the windows that it did "
+            f"not train on{error}; {100 * done.after_one_round[room]:.0f} % after one round, "
+            f"{100 * alone['accuracy']:.0f} % alone."
+        )
+    for setting in done.results.settings:
+        shown = [row.name for row in setting.rows if row.group != "blind"]
+        print_out(rich_table(rooms(setting, shown)))
+        print_out(rich_table(overall(setting)))
+    for sentence in choices(done.joined.data):
+        print_out(sentence)
+    for note in done.joined.summary.get("notes", []):
+        print_out(f"Note: {note}")
+
+
+def _counts(text: str) -> list[int]:
+    """The counts in "0-8" or "0,2,4"."""
+    from fedapa.errors import PlanError
+
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise PlanError(f"--counts {text[:60]}: expected counts such as 0-8 or 0,2,4")
+        if len(first) > 6 or len(last) > 6:
+            raise PlanError(f"--counts {text[:60]}: no room holds so many people")
+        found += range(int(first), int(last if dash else first) + 1)
+    return sorted(set(found))

@@ -1,0 +1,143 @@
+"""``fedapa join``: a counter for a new room, from a finished federation and a few labels.
+
+The room gets what that server has for it, trains alone on its own windows and is scored on windows
+that it did not train on; beside it stands the same room without any federation. Expected: with a
+recording or two of every count it does better joined, with many of them as well as alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedapa.algorithms import find
+from fedapa.algorithms.fedjoin import FedJoin
+from fedapa.algorithms.local import Local
+from fedapa.errors import PlanError, RosterError
+from fedapa.evaluation.results import Results
+from fedapa.experiments.joining import HOME_RATE
+from fedapa.federation.plan import Plan
+from fedapa.federation.run import Run, run
+from fedapa.processes import Show, unseen
+from fedapa.report.page import write_run_page
+from fedapa.rooms.model_file import read_recipe
+from fedapa.stores.store import Store
+from fedapa.windows.labels import Label, choose_rooms
+
+__all__ = ["Joined", "join"]
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """What came of it."""
+
+    joined: Run
+    alone: Run
+    """The same room, the same windows, without a federation."""
+    results: Results
+    page: Path
+
+    @property
+    def after_one_round(self) -> dict[str, float]:
+        """The accuracy of each room after its first round."""
+        rooms = self.joined.records[0]["rooms"]
+        return {room: entry["accuracy"] for room, entry in rooms.items() if "accuracy" in entry}
+
+
+def join(
+    federation: Path,
+    data: Path,
+    *,
+    only: Sequence[str] | None = None,
+    counts: Sequence[Label] | None = None,
+    split: str = "auto",
+    rounds: int | None = None,
+    out: Path,
+    workers: int | None = None,
+    show: Show = unseen,
+) -> Joined:
+    """Let the rooms of a store join a finished federation, each for itself.
+
+    Args:
+        federation: the folder of the finished run.
+        data: the store of the new rooms.
+        only: those of its rooms that join; by default all.
+        counts: that there can be in the rooms beside those that were recorded.
+        split: how windows to test on are held out.
+        rounds: to train; by default as many as the federation had.
+        out: where to write; what is there is gone on with.
+        workers: processes to train rooms in.
+        show: called as work goes on.
+    """
+    theirs = Run.load(federation)
+    kind = find(theirs.plan.algorithm["name"])
+    if kind.travels == Local.travels or kind.pools or kind.pools_in_turn:
+        raise PlanError(
+            f"{federation}: {kind.title} gives nothing to a room that joins; run the federation "
+            f"with --algorithm {FedJoin.name}"
+        )
+    with Store(data) as store:
+        rooms = choose_rooms(store.rooms, only=only, without=None, place=str(data))
+    if taken := sorted(set(rooms) & set(theirs.data["rooms"])):
+        raise RosterError(
+            f"{data}: room '{taken[0]}' is in the federation already; rename it, or leave it out"
+        )
+    plan = _plan(theirs, data, rooms, split, rounds)
+    change: dict[str, Any] = {
+        "joins": dict.fromkeys(rooms, str(federation)),
+        "answerable": "room" if counts is None else tuple(counts),
+    }
+    if kind.name != FedJoin.name:
+        rate = HOME_RATE * theirs.plan.training.learning_rate
+        change["training"] = {"learning_rate": rate}
+    joined = run(
+        Plan.of(plan.document(), change),
+        out=out / kind.name,
+        resume=True,
+        workers=workers,
+        show=show,
+    )
+    alone = run(
+        Plan.of(plan.document(), {"algorithm": Local.name}),
+        out=out / Local.name,
+        resume=True,
+        workers=workers,
+        show=show,
+    )
+    page = out / "index.html"
+    title = f"{', '.join(rooms)}: joined to {federation.name}"
+    return Joined(joined, alone, write_run_page(page, [joined, alone], title=title), page)
+
+
+def _plan(theirs: Run, data: Path, rooms: Sequence[str], split: str, rounds: int | None) -> Plan:
+    """The federation's plan for other rooms: the same classes, windows, view and nets."""
+    document = theirs.plan.document()
+    nets = {about["architecture"] for about in theirs.data["rooms"].values()}
+    if len(nets) > 1:
+        raise PlanError(
+            f"{theirs.folder}: its rooms have different nets ({', '.join(sorted(nets))}), and a "
+            "new room takes over one; join a federation with one net for all"
+        )
+    model = next(iter(sorted((theirs.folder / "models").glob("*.safetensors"))), None)
+    recipe = None if model is None else read_recipe(model)
+    own = {
+        name: value
+        for name, value in document["data"].items()
+        if name not in ("file", "only", "without", "simulated", "simulated_seed", "window")
+    }
+    own |= {"file": str(data), "only": list(rooms), "split": split}
+    if recipe is not None and recipe.source == "packets":
+        own["view"] = recipe.view
+        if recipe.window_seconds is not None:
+            own["seconds"] = recipe.window_seconds
+            if "stride" in own:
+                del own["stride"]
+    document["model"]["architecture"] = nets.pop()
+    return Plan.of(
+        {
+            **{name: value for name, value in document.items() if name != "data"},
+            "data": own,
+            "classes": list(theirs.data["classes"]),
+            "rounds": rounds or theirs.plan.rounds,
+        }
+    )
