@@ -402,7 +402,7 @@ def test_each_setting_changes_the_update(
             shrunk.split.train[shrunk.labels[shrunk.split.train] == 1][:2],
         ]
     )
-    rest = np.setdiff1d(shrunk.split.train, keep)
+    rest = np.union1d(np.setdiff1d(shrunk.split.train, keep), shrunk.split.validation)
     rooms[0] = dataclasses.replace(
         shrunk,
         split=dataclasses.replace(shrunk.split, train=np.sort(keep), unlabelled=rest),

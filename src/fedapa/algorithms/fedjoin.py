@@ -67,7 +67,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
-__all__ = ["FedJoin", "FedJoinAlone"]
+__all__ = ["FedJoin", "FedJoinAlone", "FedJoinShuffled"]
 
 _COSINES = 0.1
 """τ of the cosines by which prototypes answer."""
@@ -102,6 +102,8 @@ class FedJoin(FedAvg):
     shrinkage: NotNegative = 20.0
     """κ: with n train windows of a class, on average over those that the room may have, it learns
     at the rate η·n/(n + κ). Who has few labels stays near the others' net."""
+    guesses: Literal["own", "shuffled"] = "own"
+    """What the net says of unlabelled recordings; shuffled among them, a control, nothing."""
     exchange: bool = True
     """Whether anything travels; without, every room has the same loss for itself."""
 
@@ -240,7 +242,7 @@ class FedJoin(FedAvg):
             and trained >= self.labelled_rounds
             and "guessed" not in state
         ):
-            state = {**state, "guessed": self._guess(room, state)}
+            state = {**state, "guessed": self._guess(room, state, round)}
         careful = self._careful(room, state)
         model, state, report = careful.fit(room, state, round, self._restricted(room, state))
         state = {**state, "trained": state["model"], "rounds": trained + 1}
@@ -302,7 +304,7 @@ class FedJoin(FedAvg):
             allowed[:] = np.isin(np.arange(len(known)), room.answerable)
         return np.flatnonzero(known & allowed).tolist()
 
-    def _guess(self, room: Room, state: RoomState) -> Floats:
+    def _guess(self, room: Room, state: RoomState, round: Round) -> Floats:
         """Q [n, C] of the unlabelled windows, by the net as it is."""
         net = "trained" if "trained" in state else "model"
         model = self._calibrated(room, state, self.model(room, state, net=net))
@@ -319,6 +321,9 @@ class FedJoin(FedAvg):
         means, _ = class_prototypes(logarithms, torch.from_numpy(owner), int(owner.max()) + 1)
         shares = torch.zeros((len(means), len(room.classes)), dtype=torch.float64)
         shares[:, possible] = torch.softmax(self.trust * means, dim=1)
+        if self.guesses == "shuffled":
+            order = (round.key / "room" / room.name / "shuffled").numpy().permutation(len(shares))
+            shares = shares[order]
         return shares[owner].numpy().astype(np.float32)
 
     # ---- answers ------------------------------------------------------------------------------
@@ -371,4 +376,17 @@ class FedJoinAlone(FedJoin):
     averages_weights: ClassVar[bool] = False
 
     exchange: Literal[False] = False
+    """Fixed: what makes this variant."""
+
+
+@dataclass(frozen=True)
+class FedJoinShuffled(FedJoin):
+    """FedJoin, guesses shuffled: what unlabelled windows give if nobody knows what they are."""
+
+    name: ClassVar[str] = "fedjoin-shuffled"
+    title: ClassVar[str] = "FedJoin, guesses shuffled"
+    citation: ClassVar[str] = "control"
+    group: ClassVar[Group] = "control"
+
+    guesses: Literal["shuffled"] = "shuffled"
     """Fixed: what makes this variant."""

@@ -215,9 +215,12 @@ Data = Annotated[
 ]
 
 
+_OF_THE_COUNTER = ("learning-curve", "onboarding", "unseen-counts", "few-labels")
+
+
 def _experiment_command(name: str, about: str) -> None:
     """Give an experiment its command: all of them take the same options."""
-    usual = "quick" if name in ("learning-curve", "onboarding", "unseen-counts") else "tables"
+    usual = "quick" if name in _OF_THE_COUNTER else "tables"
 
     @reproduce.command(name, help=f"{about}\n\nExample: fedapa reproduce {name} --preset {usual}")
     def command(
@@ -281,6 +284,7 @@ for _name, _about in (
     ("learning-curve", "How many recordings of every count must be labelled."),
     ("onboarding", "What a new room with few labels gets from a federation of others."),
     ("unseen-counts", "A new room that has labels for half of its counts only."),
+    ("few-labels", "All rooms have few labels, and many windows without any."),
     ("all", "Every table and figure into one directory, and one page with all of them."),
 ):
     _experiment_command(_name, _about)

@@ -1,14 +1,10 @@
-"""``fedapa reproduce onboarding`` and ``unseen-counts``: what a federation gives a new room.
+"""What a federation gives where labels are few: new rooms, counts never labelled, all rooms poor.
 
 Each room in turn is the new one: the others have finished a federation, with all their labels, and
 it joins with few. Then it trains alone for as many rounds, from what that server has for it. The
 federation of the others is trained once for each room, method and seed and serves all numbers of
 labels. Local, the linear model, the forest and FedJoin alone join nothing: their rows are what a
 room has by itself. "Pooled newcomer" trains on its own labels and on the raw windows of all others.
-
-Expected shape of onboarding: accuracy and MAE by the labelled recordings of every count; what is
-shared leads on the left and ends where Local ends. Of unseen-counts: a row for each method and each
-half of the counts that has labels, with figures of the counts that have none by themselves.
 """
 
 from collections import Counter
@@ -27,7 +23,7 @@ from fedapa.experiments.experiment import CHOSEN, Case, Experiment
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import agree_by_cards, split_own, survey_rooms
 
-__all__ = ["ONBOARDING", "UNSEEN_COUNTS", "new_room_case"]
+__all__ = ["FEW_LABELS", "HOME_RATE", "ONBOARDING", "UNSEEN_COUNTS", "new_room_case"]
 
 HOME_RATE = 0.4
 """Of the federation's learning rate, in a room that joins: it has less to learn and much to lose.
@@ -136,6 +132,38 @@ def _unseen(plan: Plan) -> Sequence[Case]:
     ]
 
 
+def _few_labels(plan: Plan) -> Sequence[Case]:
+    """Every room with few labels; FedJoin also with its unlabelled windows, beside controls."""
+    unit, most = _most_labels(plan)
+    numbers = (1, 2, 4) if unit == "train_recordings" else (3, 10, 30)
+    always = {"unlabelled": "always"}
+    shuffled = f"{FedJoin.name}-shuffled"
+    methods: list[tuple[str, str, dict[str, Any], str]] = [
+        *((name, name, {}, find(name).title) for name in (Local.name, FedAvg.name, FedProto.name)),
+        (REFERENCE, REFERENCE, {}, find(REFERENCE).title),
+        (FedJoin.name, FedJoin.name, {}, FedJoin.title),
+        (f"{FedJoin.name}-unlabelled", FedJoin.name, always, f"{FedJoin.title}, unlabelled too"),
+        (FedJoin.control, FedJoin.control, always, f"{find(FedJoin.control).title}, unlabelled"),
+        (shuffled, shuffled, always, find(shuffled).title),
+    ]
+    return [
+        Case(
+            f"{mark}-{number}",
+            {
+                "algorithm": {"name": name, **settings},
+                "answerable": "room",
+                "data": {unit: number, "unlabelled": "keep"},
+            },
+            f"{title}, {number}",
+            title,
+            number,
+        )
+        for mark, name, settings, title in methods
+        for number in numbers
+        if number < most
+    ]
+
+
 _NOTES = (
     "Each room in turn joins a finished federation of the others, which have all their labels; "
     "figures are means over the new rooms. A new room may use windows without a label, and says "
@@ -153,6 +181,31 @@ ONBOARDING = Experiment(
     fixed=True,
     reference=f"{FedJoin.name}-1",
 )
+"""``fedapa reproduce onboarding``: a new room joins with 1, 2, 4, … labelled recordings a count.
+
+Expected shape: accuracy and MAE by the labels of every count, a line for each of Local, FedAvg,
+FedRep, FedProto, FedAPA, FedJoin and the pooled newcomer, and every other method with one recording
+of each. What is shared leads on the left and ends where Local ends.
+"""
+
+FEW_LABELS = Experiment(
+    "few-labels",
+    "Few labels: all rooms have few, the rest of their windows none",
+    _few_labels,
+    (CHOSEN,),
+    parameter="labels of each class (recordings, or windows where there is one)",
+    notes=(
+        "All rooms have few labels; their other train windows and their validation windows have "
+        "none, and normalisers are of all of them. A room says which counts it may have.",
+    ),
+    fixed=True,
+    reference=f"{FedJoin.name}-1",
+)
+"""``fedapa reproduce few-labels``: all rooms have few labels, and windows without any.
+
+Expected shape: as onboarding with a smaller gain, since the others know as little; and what windows
+without a label add, beside the same loss alone and beside guesses that are shuffled.
+"""
 
 UNSEEN_COUNTS = Experiment(
     "unseen-counts",
@@ -164,3 +217,8 @@ UNSEEN_COUNTS = Experiment(
     fixed=True,
     reference=f"{FedJoin.name}-{_PARTS['lower']}",
 )
+"""``fedapa reproduce unseen-counts``: a new room with labels for half of its counts.
+
+Expected shape: a row for each method and each half of the counts that has labels, with figures of
+the counts without labels by themselves. Local has none of those right; who shares is near them.
+"""

@@ -16,7 +16,7 @@ from fedapa.experiments.architectures import layer_table
 from fedapa.experiments.conduct import Conducted, Execution, conduct, holds_features, refuse_results
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
 from fedapa.experiments.fig4 import distribution_caption, distribution_table
-from fedapa.experiments.joining import ONBOARDING, UNSEEN_COUNTS
+from fedapa.experiments.joining import FEW_LABELS, ONBOARDING, UNSEEN_COUNTS
 from fedapa.experiments.learning_curve import LEARNING_CURVE
 from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
@@ -48,11 +48,13 @@ __all__ = [
     "with_counted",
 ]
 
+OF_THE_COUNTER = (LEARNING_CURVE, ONBOARDING, UNSEEN_COUNTS, FEW_LABELS)
+"""About our counter, not the paper's nets; "all" leaves them out."""
 EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
         *(TABLE1, TABLE2, FIG6, FIG7, FIG8A, FIG8B, FIG9A, FIG9B),
-        *(PARTICIPATION, WINDOWS, LEARNING_CURVE, ONBOARDING, UNSEEN_COUNTS),
+        *(PARTICIPATION, WINDOWS, *OF_THE_COUNTER),
     )
 }
 _Counted = Callable[[Sizes], tuple[Table, dict[str, Any]]]
@@ -114,8 +116,8 @@ def chosen(name: str, base: Base, settings: Sequence[str] | None) -> list[Experi
     if name != "all":
         return [EXPERIMENTS[name].under(settings, features=features)]
     meant = [TABLE1.under(settings, features=features)]
-    apart = (TABLE1, LEARNING_CURVE, ONBOARDING, UNSEEN_COUNTS)
-    for experiment in [one for one in EXPERIMENTS.values() if one not in apart]:
+    others = [one for one in EXPERIMENTS.values() if one not in (TABLE1, *OF_THE_COUNTER)]
+    for experiment in others:
         own = experiment.settings[0]
         if not experiment.fixed or (features and own is STATISTICAL):
             meant.append(experiment.under(settings, features=features))
