@@ -8,8 +8,9 @@ the weights, the room's own mixture of prototypes (APA, eqn_5–eqn_7), the mean
 Unlike FedAvg a room's loss says nothing of classes that it does not hold: FedAvg's teaches the net
 that a room with 0 to 3 people never has eight, and that is what it answers when there are. Here the
 classifier's rows for eight are those of the rooms that know them. A room is scored with its net
-after its own step. Before it has trained at all it answers with the nearest prototype, its own
-where it holds the class and the mixture elsewhere: it counts before its first step.
+after its own step. Before the first, and where it may have classes that it has no label of, the net
+answers with the nearest prototype by cosine, the room's own where it holds the class and the
+mixture elsewhere; else with its classifier.
 
 Unlabelled windows help where a room may have classes that it has no label of: after
 ``labelled_rounds`` the net says once what every unlabelled recording is. All windows of a recording
@@ -219,18 +220,21 @@ class FedJoin(FedAvg):
         return {**taken, **{name: download[name] for name in download if name != "weights"}}
 
     def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
-        """The net after the room's own step; before the first, its encoder with prototypes."""
-        if "trained" in state:
-            return self._calibrated(room, state, self.model(room, state, net="trained"))
-        model = self.model(room, state)
-        return self._by_prototypes(room, state, model) if "mixture" in state else model
+        """The net after the room's own step, with its classifier or with prototypes."""
+        by = self._by_prototypes if self._asks_prototypes(room, state) else self._by_classifier
+        return by(room, state)
 
     def alternatives(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
-        """The answer of prototypes after the room's own step, too."""
-        if "trained" not in state:
-            return {}
-        model = self.model(room, state, net="trained")
-        return {"prototypes": self._by_prototypes(room, state, model)}
+        """The other answer of the two."""
+        if self._asks_prototypes(room, state):
+            return {"classifier": self._by_classifier(room, state)}
+        return {"prototypes": self._by_prototypes(room, state)}
+
+    def _asks_prototypes(self, room: Room, state: RoomState) -> bool:
+        """Before the first step, and where the room may have classes that it has no label of."""
+        if "mixture" not in state:
+            return False
+        return "trained" not in state or len(self._possible(room, state)) > len(room.held)
 
     def train(
         self, room: Room, state: RoomState, round: Round
@@ -306,9 +310,7 @@ class FedJoin(FedAvg):
 
     def _guess(self, room: Room, state: RoomState, round: Round) -> Floats:
         """Q [n, C] of the unlabelled windows, by the net as it is."""
-        net = "trained" if "trained" in state else "model"
-        model = self._calibrated(room, state, self.model(room, state, net=net))
-        scores, _ = room.scores(model, "unlabelled")
+        scores, _ = room.scores(self._by_classifier(room, state), "unlabelled")
         possible = self._possible(room, state)
         given = torch.full((len(scores), len(room.classes)), -torch.inf, dtype=torch.float64)
         given[:, possible] = torch.from_numpy(scores[:, possible].astype(np.float64))
@@ -328,9 +330,14 @@ class FedJoin(FedAvg):
 
     # ---- answers ------------------------------------------------------------------------------
 
+    def _net(self, room: Room, state: RoomState) -> Model:
+        """After the room's own step, if there was one."""
+        return self.model(room, state, net="trained" if "trained" in state else "model")
+
     @torch.no_grad()
-    def _calibrated(self, room: Room, state: RoomState, model: Model) -> Model:
+    def _by_classifier(self, room: Room, state: RoomState) -> Model:
         """With the others' temperature where the room has no windows to find its own."""
+        model = self._net(room, state)
         if not len(room.split.validation) and "temperature" in state:
             for values in model.classifier.parameters():
                 values.div_(cast(float, state["temperature"]))
@@ -347,11 +354,12 @@ class FedJoin(FedAvg):
         return torch.where(present[:, None], own, mixture), present | known
 
     @torch.no_grad()
-    def _by_prototypes(self, room: Room, state: RoomState, model: Model) -> Model:
+    def _by_prototypes(self, room: Room, state: RoomState) -> Model:
         """The encoder with rows p/‖p‖ for a classifier: cosines, as far as a linear one can.
 
         Embeddings are taken to be as long as the room's are on average.
         """
+        model = self._net(room, state)
         prototypes, present = self.anchors(room, state, model)
         embeddings, _ = room.embeddings(model)
         length = float(torch.linalg.vector_norm(embeddings, dim=1).mean())

@@ -228,7 +228,9 @@ class Participant:
         metrics = {**score(matrix, classes), "ece": calibration_error(table)}
         metrics |= presence_scores(probabilities, truth, classes)
         if counts_people(classes):
-            metrics |= median_scores(probabilities, truth, classes, self.room.held)
+            # Its own labels, not those of others whose windows it may have (rooms/pool.py).
+            held = np.unique(self.room.labels[self.room.split.train]).tolist()
+            metrics |= median_scores(probabilities, truth, classes, held)
             part, blocks = _blocks(self.room)
             if blocks and part != "test":
                 scores, truth = self.room.scores(counter, part)
