@@ -1,0 +1,58 @@
+"""``fedapa join``: a new room from the command line, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedapa import Plan
+from fedapa import run as run_plan
+from fedapa.cli.join import _counts
+from fedapa.errors import FedapaError, PlanError
+from fedapa.experiments.join import join as carry_out
+from tests.cli.test_cli import fedapa, one_sentence
+from tests.conftest import MakeStore
+
+COUNTS: dict[int | str, int] = {0: 4, 1: 4, 2: 4}
+
+
+def test_a_new_room_joins_and_leaves_a_model_and_a_page(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    rooms = make_store({"cafe": COUNTS, "hall": COUNTS}, packets=256)
+    new = make_store({"den": {0: 3, 1: 3}}, packets=256, name="new.h5")
+    run = ("run", "--data", rooms, "--split", "recording", "--rounds", "3", "--workers", "0")
+    small = ("--set", "data.seconds=1", "--view", "statistics")
+    theirs = tmp_path / "theirs"
+    fedapa(*run, *small, "--algorithm", "fedjoin", "--out", theirs)
+    join = ("join", theirs, "--data", new, "--workers", "0", "--out", tmp_path / "joined")
+    shown = fedapa(*join, "--counts", "0-2").stdout
+    assert "den joined: right in" in shown
+    assert (tmp_path / "joined" / "fedjoin" / "models" / "den.safetensors").is_file()
+    assert (tmp_path / "joined" / "index.html").is_file()
+    told = json.loads(fedapa(*join, "--counts", "0,1,2", "--json").stdout)
+    assert set(told["joined"]["rooms"]) == set(told["alone"]["rooms"]) == {"den"}
+    assert told["after_one_round"].keys() == {"den"}
+
+    refused = fedapa(*join[:1], tmp_path, *join[2:], code=2)
+    assert "holds no finished run" in one_sentence(refused)
+
+    def refuses(expected: str, federation: Path = theirs, data: Path = new, **others: Any) -> None:
+        with pytest.raises(FedapaError, match=expected):
+            carry_out(federation, data, out=tmp_path / "no", workers=0, **others)
+
+    refuses("room 'cafe' is in the federation already", data=rooms)
+    refuses("nobody knows 3", counts=[0, 3])
+    refuses("attic", only=["attic"])
+    refuses("no such file", data=tmp_path / "none.h5")
+    alone = run_plan(Plan(rounds=1, data=str(rooms), algorithm="local"), workers=0)
+    refuses("Local gives nothing to a room that joins", alone.folder)
+
+
+def test_counts_as_people_write_them() -> None:
+    assert _counts("0-3") == [0, 1, 2, 3]
+    assert _counts("4, 0,2-2") == [0, 2, 4]
+    for wrong in ("many", "3-", "-2", "", "1-9999999"):
+        with pytest.raises(PlanError, match="--counts"):
+            _counts(wrong)
