@@ -170,3 +170,35 @@ def test_a_plan_that_chooses_no_rooms_says_nothing_of_it() -> None:
     """Its bytes, and so its identity, are what they were."""
     assert "only" not in Plan().toml()
     assert "without" not in Plan().toml()
+
+
+def test_settings_that_take_labels_away_must_mean_something(make_store: MakeStore) -> None:
+    with pytest.raises(PlanError, match="unlabelled: no label is taken away"):
+        Plan(data={"unlabelled": "keep"})
+    with pytest.raises(PlanError, match="few_labels_in: no label is taken away"):
+        Plan(data={"few_labels_in": ["cafe"]})
+    data = {"file": str(make_store()), "train_recordings": 1, "few_labels_in": ["caffe"]}
+    with pytest.raises(PlanError, match=r"there is no room 'caffe'.*did you mean 'cafe'"):
+        prepare_rooms(Plan(data={**data, "window": 16, "view": "amplitude"}))
+
+
+def test_few_labels_in_one_room_leave_the_others_alone(make_store: MakeStore) -> None:
+    shape = {"file": str(make_store()), "window": 16, "view": "amplitude", "split": "recording"}
+    few = {"train_recordings": 1, "few_labels_in": ["cafe"], "unlabelled": "keep"}
+    plain = {room.name: room for room in prepare_rooms(Plan(data=shape))}
+    poor = {room.name: room for room in prepare_rooms(Plan(data={**shape, **few}))}
+    assert (poor["hall"].split.train == plain["hall"].split.train).all()
+    assert len(poor["cafe"].split.train) < len(plain["cafe"].split.train)
+    assert len(poor["cafe"].split.unlabelled) > 0
+    assert (poor["cafe"].split.test == plain["cafe"].split.test).all()
+
+
+def test_a_room_may_answer_what_it_recorded_and_what_its_owner_names(
+    make_store: MakeStore,
+) -> None:
+    shape = {"file": str(make_store()), "window": 16, "view": "amplitude", "split": "recording"}
+    for asked, expected in (("all", None), ("room", (0, 2)), ((1,), (0, 1, 2))):
+        hall = prepare_rooms(Plan(data=shape, answerable=asked))[1]
+        assert hall.answerable == expected
+    with pytest.raises(PlanError, match="answerable: nobody knows 9"):
+        prepare_rooms(Plan(data=shape, answerable=(9,)))

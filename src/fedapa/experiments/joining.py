@@ -169,6 +169,7 @@ _NOTES = (
     "figures are means over the new rooms. A new room may use windows without a label, and says "
     "which counts it may have; its validation windows have no label either, so probabilities are "
     "calibrated by nobody, or by the others where that travels.",
+    "KB are those of a round in a federation; a room that joins needs the first download alone.",
 )
 
 ONBOARDING = Experiment(

@@ -160,9 +160,16 @@ class DataPlan(_Section):
 
     def rooms_of(self, store: Store) -> tuple[str, ...]:
         """The rooms of a store that are to be used."""
-        return choose_rooms(
+        rooms = choose_rooms(
             store.rooms, only=self.only, without=self.without, place=str(store.path)
         )
+        for room in self.few_labels_in or ():
+            if room not in store.rooms:
+                raise PlanError(
+                    f"data.few_labels_in: there is no room '{room}' in {store.path}; "
+                    f"{nearest(room, store.rooms)}"
+                )
+        return rooms
 
     def recipe(self, recommended: int | None, view: str | None = None) -> Recipe:
         """How to cut windows; one without packets and seconds is as the store recommends.
