@@ -102,10 +102,10 @@ MakeStore = Callable[..., Path]
 
 @pytest.fixture
 def make_store(tmp_path: Path) -> MakeStore:
-    """A store with takes of packets: {room: {label: takes}}, some windows a take."""
+    """A store with takes of packets: {room: {label or None: takes}}, some windows a take."""
 
     def make(
-        rooms: dict[str, dict[int | str, int]] | None = None,
+        rooms: dict[str, dict[int | str | None, int]] | None = None,
         *,
         packets: int = 64,
         subcarriers: int = 6,
@@ -120,7 +120,7 @@ def make_store(tmp_path: Path) -> MakeStore:
                 for label, takes in labels.items():
                     for take in range(takes):
                         stream = (Key(0) / room / str(label) / take).numpy()
-                        level = len(str(label)) if isinstance(label, str) else 1 + label
+                        level = 1 + label if isinstance(label, int) else len(str(label))
                         amplitude = 5 + level * stream.normal(size=(packets, subcarriers, 1))
                         store.add_recording(
                             room,

@@ -7,12 +7,15 @@ import pytest
 import torch
 
 from fedapa.algorithms.fedjoin import FedJoin, FedJoinAlone
+from fedapa.algorithms.local import Local
+from fedapa.federation.plan import Plan
+from fedapa.federation.prepare import prepare_rooms
 from fedapa.payload import encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 from fedapa.windows.origins import Origins
 from tests.algorithms.by_hand import QUICKLY, Game, round_number
-from tests.conftest import MakeRooms
+from tests.conftest import MakeRooms, MakeStore
 
 THREE = ((0, 1, 2), (0, 1, 2), (0, 1, 2))
 """The counts of three rooms."""
@@ -187,3 +190,39 @@ def test_alone_nothing_travels(make_rooms: MakeRooms) -> None:
     game = Game(FedJoinAlone(training=QUICKLY), make_rooms()).play(2)
     assert game.server == {}
     assert game.algorithm.download(game.server, "room 0", round_number(3)) == {}
+
+
+def test_recordings_that_never_had_a_label_are_learned_from(make_store: MakeStore) -> None:
+    """From the store through the split to a round: cafe has no label of class 2, hall has."""
+    path = make_store({"cafe": {0: 2, 1: 2, None: 2}, "hall": {0: 2, 1: 2, 2: 2}})
+    data = {"file": str(path), "window": 16, "split": "recording", "view": "amplitude"}
+    plan = Plan.of({"data": data, "model": {"architecture": "tiny", "width": 8}})
+    rooms = prepare_rooms(plan)
+    game = Game(FedJoin(training=QUICKLY, labelled_rounds=1), rooms).play(3)
+    assert "loss_unlabelled" in game.reports["cafe"]
+    assert "loss_unlabelled" not in game.reports["hall"]
+    guessed = np.array(game.states["cafe"]["guessed"])  # (8, 3): 2 recordings of 4 windows
+    assert guessed.shape == (8, 3)
+    np.testing.assert_allclose(guessed.sum(axis=1), 1.0, rtol=1e-6)
+    assert (guessed[:4] == guessed[0]).all()
+    assert (guessed[4:] == guessed[4]).all()
+    alone = Game(Local(training=QUICKLY), rooms).play(1)
+    assert set(alone.reports["cafe"]) == set(alone.reports["hall"]), "others leave them out"
+
+
+def test_windows_without_a_label_meet_no_label(make_store: MakeStore) -> None:
+    """Whatever stands in place of their class, training and upload are the same to the bit."""
+    path = make_store({"cafe": {0: 2, 1: 2, None: 2}, "hall": {0: 2, 1: 2, 2: 2}})
+    data = {"file": str(path), "window": 16, "split": "recording", "view": "amplitude"}
+    plan = Plan.of({"data": data, "model": {"architecture": "tiny", "width": 8}})
+    room = prepare_rooms(plan)[0]
+    labels = np.array(room.labels)
+    labels[room.split.unlabelled] = 2**40  # whoever looked something up by it would fail
+    made = []
+    for each in (room, dataclasses.replace(room, labels=labels)):
+        algorithm = FedJoin(training=QUICKLY, labelled_rounds=0, unlabelled="always")
+        state = {**algorithm.join(each, Key(0)), "known": np.ones(3, bool)}
+        state, upload, report = algorithm.train(each, state, round_number(1))
+        assert "loss_unlabelled" in report
+        made.append(encode(upload))
+    assert made[0] == made[1]

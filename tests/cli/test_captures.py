@@ -132,6 +132,8 @@ def test_import_makes_a_store_that_runs(tmp_path: Path) -> None:
         (("--pattern", "{room}/{count}"), "none of 12 files fits the pattern"),
         (("--layout", "wicla"), "--layout wicla is unknown; known: wical"),
         (("--layout", "wical", "--pattern", "{room}"), "has its own pattern"),
+        (("--layout", "wical", "--unlabelled"), "has labels of its own; leave --unlabelled out"),
+        (("--pattern", "{room}/{day}/P={count}.dat", "--unlabelled"), "names {count}, and --unl"),
         (("--layout", "wical"), "expected a path like <room>/sess<day>/P=<count>.csv"),
         (
             ("--pattern", "{room}/{day}/P={count}.dat", "--chip", "4358"),
@@ -234,6 +236,45 @@ def test_simulated_captures_are_imported_as_simulated(tmp_path: Path) -> None:
         assert len(store.rooms) == 6
     text = fedapa("inspect", tmp_path / "captures" / "bus" / "0" / "P=8-0.pcap").stdout
     assert "SIMULATED" in text
+
+
+@pytest.mark.slow
+def test_captures_without_a_label_go_from_their_files_to_a_room_that_joins(tmp_path: Path) -> None:
+    """Five commands train: what was recorded with three people in a room has no label there."""
+    folder, night, out = (tmp_path / name for name in ("captures", "night", "rooms.h5"))
+    fedapa("simulate", "--preset", "smoke", "--pcap", folder)
+    for number, path in enumerate(sorted((folder / "living room").glob("*/P=3-*.pcap"))):
+        new = night / "living room" / path.parent.name / f"evening {number}.pcap"
+        new.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(new)
+    pattern = "{room}/{day}/P={count}-{recording}.pcap"
+    fedapa("import", folder, "--pattern", pattern, "--window", "64", "--out", out)
+    add = ("import", night, "--pattern", "{room}/{day}/{name}.pcap", "--out", out)
+    assert "--unlabelled" in one_sentence(fedapa(*add, code=2))
+    rooms = json.loads(fedapa(*add, "--unlabelled", "--json").stdout)["rooms"]
+    told = {name: rooms["living room"][name] for name in ("labels", "recordings", "unlabelled")}
+    assert told == {"labels": [], "recordings": 4, "unlabelled": 4}
+    assert "no label" in fedapa(*add, "--unlabelled").stdout
+
+    smoke = ("--preset", "smoke", "--architecture", "tiny", "--rounds", "2", "--workers", "0")
+    count = "Without a label, and never tested: 12 windows of room 'living room'"
+    local = fedapa("run", *smoke, "--data", out, "--algorithm", "local", "--out", tmp_path / "a")
+    assert count in local.stdout
+    assert "Note: Local does not learn from windows without a label" in local.stdout
+    fedjoin = ("--algorithm", "fedjoin", "--set", "algorithm.labelled_rounds=0")
+    done = fedapa("run", *smoke, "--data", out, *fedjoin, "--out", tmp_path / "b")
+    assert count in done.stdout
+    assert "does not learn" not in done.stdout
+    others = ("--data", out, "--without", "living room")
+    fedapa("run", *smoke, *others, *fedjoin, "--out", tmp_path / "c")
+    new = ("join", tmp_path / "c", "--data", out, "--only", "living room", "--workers", "0")
+    assert "with --counts" in fedapa(*new, "--out", tmp_path / "d").stdout
+    assert count in fedapa(*new, "--counts", "0-3", "--out", tmp_path / "e").stdout
+    learned = {
+        name: "loss_unlabelled" in (tmp_path / name / "rounds.jsonl").read_text()
+        for name in ("a", "b", "c", "d/fedjoin", "e/fedjoin")
+    }
+    assert learned == {"a": False, "b": True, "c": False, "d/fedjoin": False, "e/fedjoin": True}
 
 
 @pytest.mark.data

@@ -276,6 +276,21 @@ def test_results_tell_how_many_rooms_a_share_is(
     assert said in conduct(experiment, base, Execution(seeds=1, out=tmp_path / "out")).results.notes
 
 
+def test_results_tell_who_learns_from_windows_without_a_label(
+    make_store: MakeStore, tmp_path: Path
+):
+    store = make_store({"a": {0: 4, 1: 4, None: 1}, "b": {0: 4, 1: 4}}, packets=32)
+    change = {"data": {"window": 16}, "model": {"width": 16}, "training": {"batch_size": 4}}
+    base = Base("smoke", str(store), "random", rounds=1, long_rounds=0, changes=(change,))
+    for names, said in (
+        (("local", "fedjoin"), "Of all rows only those of FedJoin learn from windows without a"),
+        (("local",), "No row learns from windows without a label; fedjoin would."),
+    ):
+        out = Execution(seeds=1, out=tmp_path / names[-1], workers=1)
+        notes = conduct(_experiment(*names), base, out).results.notes
+        assert any(note.startswith(said) for note in notes)
+
+
 def test_a_run_goes_on_when_its_file_is_called_by_another_path(
     make_store: MakeStore, tmp_path: Path
 ):

@@ -90,6 +90,17 @@ def test_fig4_has_counts_by_size_and_categories_by_name(make_store: MakeStore) -
     assert distribution_table(found).title == "Windows by room and class"
 
 
+def test_fig4_shows_windows_without_a_label_beside_the_others(make_store: MakeStore) -> None:
+    found = distribution(make_store({"a": {0: 1, 1: 1, None: 2}, "b": {0: 1, 1: 1}}), window=16)
+    table = distribution_table(found)
+    assert list(table.headings) == ["Room", "0", "1", "No label", "All"]
+    assert table.rows == [["a", "4", "4", "8", "16"], ["b", "4", "4", "–", "8"]]
+    caption = distribution_caption(found)
+    figure = distribution_figure(found.windows, found.labels, caption, unlabelled=found.unlabelled)
+    heights = [bar.get_height() for bar in figure.axes[0].patches]
+    assert heights == [4, 4, 8]
+
+
 def test_statistics_do_not_see_the_receivers_gain() -> None:
     window = (Key(0).numpy().uniform(5, 10, (50, 56))).astype(np.float32)
     assert window_statistics(7 * window) == pytest.approx(window_statistics(window), abs=1e-3)

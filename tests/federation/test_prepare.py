@@ -24,6 +24,8 @@ from fedapa.federation.prepare import (
 from fedapa.models.build import assign_by_size
 from fedapa.rooms.card import DataCard
 from fedapa.stores.store import write_store
+from fedapa.windows.labels import NO_CLASS
+from fedapa.windows.normalise import Normaliser
 from tests.conftest import MakeStore
 
 THREE = {"cafe": {0: 4, 1: 4, 2: 4}, "hall": {0: 2, 2: 2}, "lab": {1: 3, 2: 3}}
@@ -287,3 +289,78 @@ def test_categories_have_no_expected_number() -> None:
     with pytest.raises(PlanError, match="'walk' are categories and have no mean"):
         agree(Plan(answer="expected", data={"split": "random", "view": "amplitude"}), [card])
     assert agree(Plan(data={"split": "random", "view": "amplitude"}), [card]).classes
+
+
+WITH_UNLABELLED = {"cafe": {0: 2, 1: 2, None: 2}, "hall": {0: 2, 1: 2, 2: 2}}
+"""Two recordings of each class; two that nobody labelled."""
+
+
+def test_recordings_without_a_label_are_learned_from_and_nothing_else(
+    make_store: MakeStore,
+) -> None:
+    """4 recordings of 4 windows have a label: one of each class is tested. 2 · 4 have none."""
+    plan = plan_of(make_store(WITH_UNLABELLED), data={"split": "recording", "validation": 0.0})
+    windows, _ = cut_windows(plan)
+    assert windows.labels == (0,) * 8 + (1,) * 8 + (None,) * 8
+    told = tell_data(plan, windows)
+    assert told.labels == (0, 1)
+    assert told.parts == {"train": 8, "validation": 0, "test": 8}
+    cafe, hall = prepare_rooms(plan)
+    assert cafe.classes == (0, 1, 2)
+    assert cafe.split.unlabelled.tolist() == list(range(16, 24))
+    assert cafe.held == [0, 1]
+    for part in ("train", "test"):
+        assert set(cafe.labels[getattr(cafe.split, part)]) == {0, 1}
+    assert set(cafe.labels[cafe.split.unlabelled]) == {NO_CLASS}
+    assert cafe.card.unlabelled == 8
+    assert cafe.card.recordings["unlabelled"] == 2
+    seen = np.sort(np.concatenate([cafe.split.train, cafe.split.unlabelled]))
+    assert (cafe.normaliser.mean == Normaliser.of(cafe.windows, seen).mean).all()
+    rooms = describe([introduce(cafe), introduce(hall)], plan)["rooms"]
+    assert rooms["cafe"]["unlabelled"] == 8
+    assert "unlabelled" not in rooms["hall"]
+    assert introduce(cafe).blind.keys() == introduce(hall).blind.keys()
+
+
+def test_what_a_room_holds_decides_what_it_may_answer_not_what_has_no_label(
+    make_store: MakeStore,
+) -> None:
+    path = make_store(WITH_UNLABELLED)
+    cafe, _ = prepare_rooms(plan_of(path, answerable="room"))
+    assert cafe.answerable == (0, 1)
+    cafe, _ = prepare_rooms(plan_of(path, answerable=(2,)))
+    assert cafe.answerable == (0, 1, 2)
+
+
+@pytest.mark.parametrize("split", ["auto", "random", "recording"])
+def test_a_room_without_any_label_is_refused(make_store: MakeStore, split: str) -> None:
+    path = make_store({"cafe": {None: 3}, "hall": {0: 2, 1: 2}})
+    with pytest.raises(DataError, match=r"room 'cafe' has no windows with a label: .* leave the"):
+        prepare_rooms(plan_of(path, data={"split": split}))
+    with pytest.raises(DataError, match="room 'cafe' has no windows with a label"):
+        prepare_rooms(plan_of(path, data={"split": split, "view": "auto"}))
+
+
+def test_views_are_tried_with_labelled_windows_alone(make_store: MakeStore) -> None:
+    """The scores are those of the room without its other recordings."""
+    cards = []
+    for name, labels in (("more.h5", {0: 4, 1: 4, None: 2}), ("bare.h5", {0: 4, 1: 4})):
+        path = make_store({"cafe": labels}, packets=128, name=name)
+        plan = plan_of(
+            path,
+            data={"view": "auto", "window": 32, "split": "auto"},
+            model={"architecture": "auto"},
+        )
+        cards.append(tell_data(plan, *survey_rooms(plan)))
+    more, bare = cards
+    assert more.view_scores == bare.view_scores
+    assert (more.labels, more.parts) == (bare.labels, bare.parts)
+    assert more.refused_splits == bare.refused_splits
+
+
+def test_windows_without_a_label_are_not_dealt(make_store: MakeStore) -> None:
+    path = make_store({"cafe": {0: 8, 1: 8, None: 2}, "hall": {0: 8, 1: 8}})
+    dealt = {"partition": "dirichlet", "partition_rooms": 2, "split": "recording"}
+    rooms = cut_windows(plan_of(path, data=dealt))
+    assert sum(len(room.labels) for room in rooms) == 32 * 4
+    assert all(label is not None for room in rooms for label in room.labels)

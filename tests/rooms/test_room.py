@@ -205,3 +205,14 @@ def test_double_precision_windows_train_too() -> None:
     windows, _ = next(room.batches(4, Key(0)))
     assert windows.dtype == torch.float32
     assert len(room.predict(room.build())[0]) == len(room.split.test)
+
+
+def test_arrays_may_have_windows_without_a_label() -> None:
+    windows = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
+    labels = [0, 1] * 5 + [None, None]
+    room = Room.of("cafe", windows, labels, architecture="mlp", width=8)
+    assert room.classes == (0, 1)
+    assert room.split.unlabelled.tolist() == [10, 11]
+    assert room.labels.tolist() == [0, 1] * 5 + [-1, -1]
+    with pytest.raises(DataError, match="has a single class"):
+        Room.of("cafe", windows, [0] * 10 + [None, None], architecture="mlp")

@@ -1,3 +1,4 @@
+import hashlib
 import os
 import time
 from pathlib import Path
@@ -255,7 +256,7 @@ def test_nothing_left_is_an_error_that_says_why(tmp_path: Path) -> None:
     ("pattern", "words"),
     [
         ("{day}/P={count}.dat", r"needs \{room\}, or --room for files of one room, and either"),
-        ("{room}/x.dat", r"needs \{room\}.* and either"),
+        ("{room}/x.dat", r"needs \{room\}.* and either .*; recordings that never .*--unlabelled"),
         ("{room}/{count}{label}", r"needs \{room\}.* and either"),
         ("{room}/{count}" + "*x" * 60, "123 names, stars and texts between them; expected at most"),
         ("{room}/{room}{count}", "there twice"),
@@ -378,7 +379,8 @@ def test_names_that_are_no_utf8_are_imported_and_such_labels_refused(tmp_path: P
     ("lines", "words"),
     [
         (["file,room,cuont", "a.dat,cafe,1"], "column 'cuont' is unknown; did you mean 'count'"),
-        (["file,room", "a.dat,cafe"], "expected file, room, either count or label"),
+        (["file,room", "a.dat,cafe"], "room, either count or label, .*; recordings .*--unlabelled"),
+        (["file,room,count", "a.dat,cafe,"], "line 2: 'count' is empty; recordings .*--unlabelled"),
         (["file,room,count", "a.dat,cafe"], "line 2: has another number of fields"),
         (["file,room,count", "a.dat,cafe,two"], "line 2: count 'two' is no number of people"),
         (["file,room,count", "a.dat,,2"], "line 2: 'room' is empty"),
@@ -650,3 +652,116 @@ def test_wical_of_other_arrays_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"expected an .npz with the arrays"):
             import_wical(path, tmp_path / "out.h5")
     assert not (tmp_path / "out.h5").exists()
+
+
+EVENING = {"cafe/mon/e1.dat": take(11), "cafe/tue/e2.dat": take(12)}
+"""Captures that nobody labelled."""
+
+
+def add_unlabelled(folder: Path, pattern: str, out: Path) -> list[Any]:
+    return import_captures(sources_by_pattern(folder, pattern, unlabelled=True)[0], out)
+
+
+def content_of(path: Path) -> str:
+    """A digest of everything that a store holds, whatever the version of HDF5."""
+    digest = hashlib.sha256()
+
+    def take_in(name: str, one: h5py.Group | h5py.Dataset) -> None:
+        digest.update(repr((name, sorted((key, str(v)) for key, v in one.attrs.items()))).encode())
+        if isinstance(one, h5py.Dataset):
+            digest.update(np.ascontiguousarray(one[:]).tobytes())
+
+    with h5py.File(path) as file:
+        take_in("/", file)
+        file.visititems(take_in)
+    return digest.hexdigest()[:16]
+
+
+def test_recordings_without_a_label_are_added_to_a_store(tmp_path: Path) -> None:
+    out = tmp_path / "rooms.h5"
+    imported(tree(tmp_path / "in", TREE), "{room}/{day}/P={count}.dat", out)
+    with Store(out) as store:
+        before = store.recordings("cafe")
+    evening = tree(tmp_path / "evening", EVENING)
+    rows = add_unlabelled(evening, "{room}/{day}/{name}.dat", out)
+    assert [(row.room, row.day, row.label, row.recordings) for row in rows] == [
+        ("cafe", "mon", None, 1),
+        ("cafe", "tue", None, 1),
+    ]
+    assert [row.known for row in add_unlabelled(evening, "{room}/{day}/{name}.dat", out)] == [1, 1]
+    with Store(out) as store:
+        after = store.recordings("cafe")
+        assert [(one.name, one.label) for one in after if one not in before] == [
+            ("mon e1", None),
+            ("tue e2", None),
+        ]
+        assert {one.part for one in before} == {""}
+    later = tree(tmp_path / "later", {"cafe/mon/P=2.dat": take(13)})
+    imported(later, "{room}/{day}/P={count}.dat", out)
+    with Store(out) as store:
+        assert [one.label for one in store.recordings("cafe")] == [0, 1, 2, None, 1, None]
+
+
+def test_a_store_without_such_recordings_is_as_it_was_before_there_were_any(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "rooms.h5"
+    imported(tree(tmp_path / "in", TREE), "{room}/{day}/P={count}.dat", out)
+    assert content_of(out) == "2923ae26d18df5e0"
+
+
+def test_a_manifest_may_leave_labels_out(tmp_path: Path) -> None:
+    """Where it was said that they may be missing: in a row, or in all of them."""
+    tree(tmp_path, {"a.dat": take(1, 40), "b.dat": take(2)})
+    rows = ("a.dat,cafe,3,0,0.1", "a.dat,cafe,,0.1,0.2", "b.dat,cafe, ,,")
+    some = manifest(tmp_path, "file,room,count,start,end", *rows)
+    assert [one.label for one in sources_by_manifest(some, unlabelled=True)] == [3, None, None]
+    import_captures(sources_by_manifest(some, unlabelled=True), tmp_path / "rooms.h5")
+    with Store(tmp_path / "rooms.h5") as store:
+        held = {one.name: one.label for one in store.recordings("cafe")}
+    assert held == {"a 0-0.1": 3, "a 0.1-0.2": None, "b": None}
+    none = manifest(tmp_path, "file,room", "a.dat,cafe", "b.dat,hall")
+    assert [one.label for one in sources_by_manifest(none, unlabelled=True)] == [None, None]
+    both = manifest(tmp_path, "file,room,count,label", "a.dat,cafe,,")
+    with pytest.raises(DataError, match="expected file, room, either count or label"):
+        sources_by_manifest(both, unlabelled=True)
+    overlapping = manifest(tmp_path, "file,room,count,start,end", "a.dat,cafe,3,,", "a.dat,hall,,,")
+    with pytest.raises(DataError, match=r"two contradictory labels .* 3 in 'cafe' and no label in"):
+        import_captures(sources_by_manifest(overlapping, unlabelled=True), tmp_path / "other.h5")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("{room}/{day}/P={count}.dat", r"names \{count\}, and --unlabelled says"),
+        ("{room}/{day}/P={label}.dat", r"names \{label\}, and --unlabelled says"),
+        ("{day}/{name}.dat", r"needs \{room\}, or --room for files of one room$"),
+    ],
+)
+def test_a_pattern_that_labels_is_not_without_labels(
+    tmp_path: Path, pattern: str, words: str
+) -> None:
+    with pytest.raises(DataError, match=words):
+        sources_by_pattern(tree(tmp_path / "in", TREE), pattern, unlabelled=True)
+
+
+def test_one_recording_is_not_both_with_and_without_a_label(tmp_path: Path) -> None:
+    """What is tested there would be learned from here."""
+    folder = tree(tmp_path / "in", {"cafe/P=1.dat": take(1)})
+    for first, second, words in (
+        (imported, add_unlabelled, "without a label, but the same recording is labelled 1 as"),
+        (add_unlabelled, imported, "labelled 1, but the same recording is without a label as"),
+    ):
+        out = tmp_path / f"{first.__name__}.h5"
+        patterns = {imported: "{room}/P={count}.dat", add_unlabelled: "{room}/{name}.dat"}
+        first(folder, patterns[first], out)
+        with pytest.raises(DataError, match=words):
+            second(folder, patterns[second], out)
+
+
+def test_no_label_is_neither_a_count_nor_a_category(tmp_path: Path) -> None:
+    out = tmp_path / "rooms.h5"
+    add_unlabelled(tree(tmp_path / "a", EVENING), "{room}/{day}/{name}.dat", out)
+    imported(tree(tmp_path / "b", {"hall/sit.dat": take(2)}), "{room}/{label}.dat", out)
+    with pytest.raises(DataError, match="counts and categories do not go into one store"):
+        imported(tree(tmp_path / "c", {"hall/P=1.dat": take(3)}), "{room}/P={count}.dat", out)

@@ -14,6 +14,7 @@ import pytest
 
 from fedapa.errors import DataError
 from fedapa.processes import Progress
+from fedapa.stores.append import append_store
 from fedapa.stores.materialise import materialise, survey
 from fedapa.stores.store import Store, write_store
 from fedapa.windows.clean import Amplitudes
@@ -473,3 +474,24 @@ def test_a_survey_says_why_there_is_no_view_and_what_to_do(
     assert cafe.refused_views["profile"] == (
         "needs 10 packets per second or more, not 1; record faster"
     )
+
+
+def test_recordings_without_a_label_do_not_change_how_the_others_are_cut(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """Neither the window, though they are short, nor the rate, though theirs is another."""
+    path, bare = make_store(packets=200), make_store(packets=200, name="bare.h5")
+    with append_store(path) as store:
+        for number in range(8):
+            rows = np.full((40, 6, 1), 5.0, np.float32) + np.arange(40)[:, None, None]
+            pieces = [(rows, np.arange(40) / 50)]
+            store.add_stream("cafe", f"none {number}", pieces, label=None)
+    for recipe in (Recipe(seconds=0.3), Recipe(seconds=1.0)):
+        (cafe, _), (alone, _) = materialise(path, recipe), materialise(bare, recipe)
+        labelled = [place for place, label in enumerate(cafe.labels) if label is not None]
+        np.testing.assert_array_equal(cafe.open()[labelled], alone.open())
+        assert cafe.recipe == alone.recipe
+        others = cafe.labels.count(None)
+        assert others == (8 if recipe.seconds == 0.3 else 0), "what is too short gives no window"
+        surveyed, _ = survey(path, recipe)
+        assert surveyed.labels == cafe.labels

@@ -79,7 +79,7 @@ def test_a_recording_may_be_for_counting_over_time_only(tmp_path: Path) -> None:
 def test_an_unknown_part_is_refused_when_written_and_when_read(tmp_path: Path) -> None:
     path = tmp_path / "rooms.h5"
     with (
-        pytest.raises(DataError, match="'take': part is 'evening'; expected 'continuous', or none"),
+        pytest.raises(DataError, match="'take': part is 'evening'; expected 'continuous', 'unl"),
         write_store(path) as store,
     ):
         add_one(store, "evening")
@@ -90,6 +90,45 @@ def test_an_unknown_part_is_refused_when_written_and_when_read(tmp_path: Path) -
             file["cafe/take"].attrs["part"] = odd
         with Store(path) as read, pytest.raises(DataError, match=f"cafe/take: part is {odd!r};"):
             read.recordings("cafe")
+
+
+def test_a_recording_may_have_no_label(tmp_path: Path) -> None:
+    """It says so by its part; no attribute holds a label that it does not have."""
+    path, rows = tmp_path / "rooms.h5", np.ones((4, 2, 1), np.float32)
+    with append_store(path) as store:
+        add_one(store, "")
+        stamps = np.arange(4.0)
+        store.add_recording("cafe", "one", label=None, amplitude=rows, timestamps=stamps)
+        store.add_stream("cafe", "other", [(rows, stamps)], label=None, part="unlabelled")
+        store.add_room("hall", synthetic=False, about={})
+        store.add_features("hall", "rows", label=None, features=rows[:, :, 0])
+    with Store(path) as read:
+        assert [one.label for one in read.recordings("cafe")] == [None, None, 1]
+        assert [one.part for one in read.recordings("cafe")] == ["unlabelled", "unlabelled", ""]
+        assert read.recordings("hall")[0].label is None
+    with h5py.File(path) as file:
+        assert "label" not in file["cafe/one"].attrs
+        assert "part" not in file["cafe/take"].attrs
+    found = distribution(path, window=2, rooms=["cafe"])
+    assert (found.windows, found.labels, found.unlabelled) == ({"cafe": {1: 2}}, (1,), {"cafe": 4})
+
+
+def test_a_recording_has_a_label_or_says_that_it_has_none(tmp_path: Path) -> None:
+    path, rows = tmp_path / "rooms.h5", np.ones((4, 2, 1), np.float32)
+    about = {"amplitude": rows, "timestamps": np.arange(4.0)}
+    with (
+        pytest.raises(DataError, match="'take': part is 'unlabelled', and it has a label; which"),
+        write_store(path) as store,
+    ):
+        add_one(store, "unlabelled")
+    with write_store(path) as store:
+        add_one(store, "")
+        with pytest.raises(DataError, match="'walk': damaged or incomplete: it has no label, and "):
+            store.add_recording("cafe", "walk", label=None, part="continuous", **about)
+    with h5py.File(path, "r+") as file:
+        file["cafe/take"].attrs["part"] = "unlabelled"
+    with Store(path) as read, pytest.raises(DataError, match=r"cafe/take: part is .* which is it"):
+        read.recordings("cafe")
 
 
 def test_synthetic_is_marked_everywhere(make_store: MakeStore) -> None:
@@ -210,7 +249,7 @@ def test_a_take_without_label_or_values_is_named(make_store: MakeStore) -> None:
     path = make_store({"cafe": {0: 1, 1: 1}})
     with h5py.File(path, "r+") as file:
         del file["cafe"]["0-0"].attrs["label"]
-    with Store(path) as store, pytest.raises(DataError, match=r"cafe: damaged or incomplete"):
+    with Store(path) as store, pytest.raises(DataError, match=r"0-0: damaged or incomplete: it"):
         store.recordings("cafe")
 
 

@@ -444,3 +444,60 @@ def test_two_classes_keep_their_labels_at_least() -> None:
             split, [0, 0, 1, 1], [*"abcd"], np.zeros(4, np.int64), classes=which, key=Key(0)
         )
         assert len(fewer.train) == 4
+
+
+@pytest.mark.parametrize("kind", ["random", "blocked", "recording", "day"])
+def test_windows_without_a_label_are_in_a_part_of_their_own(kind: SplitKind) -> None:
+    """Whatever the kind, the split of the others is the one that they have alone."""
+    labels: list[int | None] = [label for label in (0, 1) for _ in range(24)]
+    recordings = [f"{label}-{place // 6}" for label in (0, 1) for place in range(24)]
+    days = [f"day {place % 24 // 6}" for place in range(48)]
+    starts = np.tile(np.arange(6) * 10, 8)
+    how: dict[str, Any] = {"spans": 10, "kind": kind, "key": Key(0)}
+    alone = split_windows("cafe", labels, recordings, starts, days=days, **how)
+    # Between the others, overlapping, without a day, one of them continuous.
+    more = split_windows(
+        "cafe",
+        [None, None, *labels, None, 1],
+        ["x", "x", *recordings, "y", "walk"],
+        np.array([0, 5, *starts, 0, 0]),
+        days=["", "", *days, "", ""],
+        continuous=[False] * 51 + [True],
+        **how,
+    )
+    for part in ("train", "validation", "test"):
+        assert (getattr(more, part) - 2).tolist() == getattr(alone, part).tolist()
+    assert more.unlabelled.tolist() == [0, 1, 50], "all of them, as in train"
+    assert more.continuous.tolist() == [51]
+    assert len(alone.unlabelled) == 0
+    assert more.seen.tolist() == sorted([*more.train, *more.unlabelled])
+
+
+def test_windows_without_a_label_refuse_no_split() -> None:
+    labels = [0] * 8 + [1] * 8
+    recordings = [*"aaaabbbbccccdddd"]
+    starts = np.tile(np.arange(4) * 10, 4)
+    alone = refused_splits(labels, recordings, starts, spans=10, days=["mon"] * 16)
+    more = refused_splits(
+        [*labels, None], [*recordings, "x"], np.array([*starts, 3]), spans=10, days=["mon"] * 17
+    )
+    assert more == alone
+    assert set(alone) == {"day"}
+
+
+def test_a_room_without_any_label_is_refused() -> None:
+    with pytest.raises(DataError, match=r"room 'cafe' has no windows with a label: .* import lab"):
+        split_windows(
+            "cafe", [None] * 4, [*"aabb"], np.arange(4), spans=1, kind="random", key=Key(0)
+        )
+
+
+def test_labels_that_are_taken_away_join_those_that_never_were() -> None:
+    nothing = np.zeros(0, np.int64)
+    split = Split(np.arange(8), nothing, nothing, unlabelled=np.array([8, 9]))
+    labels = [0, 0, 0, 0, 1, 1, 1, 1, None, None]
+    how: dict[str, Any] = {"most_windows": 1, "key": Key(0)}
+    arrays = (labels, ["a"] * 10, np.arange(10))
+    assert with_fewer_labels(split, *arrays, **how).unlabelled.tolist() == [8, 9]
+    kept = with_fewer_labels(split, *arrays, keep=True, **how)
+    assert kept.unlabelled.tolist() == sorted({*range(10)} - {*kept.train.tolist()})

@@ -123,6 +123,8 @@ class Algorithm:
     """Whether it means nothing for windows of packets, only for vectors of numbers."""
     fits_once: ClassVar[bool] = False
     """Whether rooms fit once, in their first round, not by SGD: ``training`` decides nothing."""
+    learns_unlabelled: ClassVar[bool] = False
+    """Whether it learns from windows without a label; others leave them out."""
     pools: ClassVar[bool] = False
     """Whether it is the control that puts everybody's windows in one place."""
     pools_in_turn: ClassVar[bool] = False

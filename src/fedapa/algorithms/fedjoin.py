@@ -84,6 +84,7 @@ class FedJoin(FedAvg):
     citation: ClassVar[str] = "our own"
     year: ClassVar[int] = 2026
     control: ClassVar[str] = "fedjoin-alone"
+    learns_unlabelled: ClassVar[bool] = True
 
     weights_every: PositiveInteger = 1
     """Weights travel in every k-th round; prototypes in each."""

@@ -82,6 +82,13 @@ def import_(
     room: Annotated[
         str | None, typer.Option(help="Of all files, where the pattern names no {room}.")
     ] = None,
+    unlabelled: Annotated[
+        bool,
+        typer.Option(
+            "--unlabelled",
+            help="Files without a label: of a pattern that names none, or rows that give none.",
+        ),
+    ] = False,
     only: OnlyRooms = None,
     without: WithoutRooms = None,
     layout: Annotated[
@@ -118,6 +125,8 @@ def import_(
 ) -> None:
     """Make a store of rooms from captures; labels come from their paths or from a manifest.
 
+    Captures that nobody labelled are added with --unlabelled: FedJoin learns from them, too.
+
     Example: fedapa import captures --pattern '{room}/{day}/P={count}.pcap' --out rooms.h5
     """
     from fedapa.report.tables.captures import import_summary, import_table
@@ -140,6 +149,8 @@ def import_(
             raise PlanError("--layout wical has its own pattern; leave --pattern out")
         if room is not None:
             raise PlanError("--layout wical has rooms of its own; leave --room out")
+        if unlabelled:
+            raise PlanError("--layout wical has labels of its own; leave --unlabelled out")
         of_packets = {
             "--chip": chip is not None,
             "--window": window is not None,
@@ -157,13 +168,15 @@ def import_(
         rows = import_wical(source, out, only=only, without=without)
     else:
         if pattern is not None:
-            sources, unmatched = sources_by_pattern(source, pattern, room=room)
+            sources, unmatched = sources_by_pattern(
+                source, pattern, room=room, unlabelled=unlabelled
+            )
         elif room is not None:
             raise PlanError("--room is for a --pattern without {room}; a manifest names its rooms")
         elif source.suffix == ".npz" and source.is_file():
             raise PlanError(f"{source}: an .npz is read with --layout wical; give that too")
         elif source.is_file():
-            sources = sources_by_manifest(source)
+            sources = sources_by_manifest(source, unlabelled=unlabelled)
         elif not source.exists():
             raise PlanError(
                 f"{source}: no such folder or manifest; give a folder of captures with --pattern, "

@@ -69,14 +69,15 @@ def join(
             }
         )
         return
-    _print_joined(done)
+    _print_joined(done, told_counts=counts is not None)
     print_out(f"Model files: {done.joined.folder / 'models'}")
     print_out(f"Page: {done.page}")
 
 
-def _print_joined(done: "Joined") -> None:
+def _print_joined(done: "Joined", *, told_counts: bool) -> None:
     """The answer in a sentence for each room, then the tables."""
-    from fedapa.report.captions import choices
+    from fedapa.algorithms import find
+    from fedapa.report.captions import choices, without_labels
     from fedapa.report.tables.comparison import overall, rooms
     from fedapa.report.tables.table import rich_table
 
@@ -94,8 +95,21 @@ def _print_joined(done: "Joined") -> None:
         shown = [row.name for row in setting.rows if row.group != "blind"]
         print_out(rich_table(rooms(setting, shown)))
         print_out(rich_table(overall(setting)))
-    for sentence in choices(done.joined.data):
+    unlabelled = without_labels(done.joined.data)
+    for sentence in (*choices(done.joined.data), *unlabelled):
         print_out(sentence)
+    settings = done.joined.plan.algorithm
+    kind = find(settings["name"])
+    if unlabelled and not kind.learns_unlabelled:
+        print_out(
+            f"Note: {kind.title} does not learn from windows without a label; join a federation of "
+            "fedjoin."
+        )
+    elif unlabelled and not told_counts and settings.get("unlabelled") != "always":
+        print_out(
+            "Note: windows without a label are learned from where there can be counts that no "
+            "label has; say which there can be with --counts."
+        )
     for note in done.joined.summary.get("notes", []):
         print_out(f"Note: {note}")
 

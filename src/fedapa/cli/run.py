@@ -115,7 +115,7 @@ def run(
     from fedapa.experiments.presets import preset as preset_values
     from fedapa.federation.plan import Plan
     from fedapa.federation.run import run as carry_out
-    from fedapa.report.captions import choices
+    from fedapa.report.captions import choices, without_labels
     from fedapa.report.runs import results_of
     from fedapa.toml import read_toml
 
@@ -161,11 +161,17 @@ def run(
     results = results_of([finished], title="")[0]
     _print_answer(results)
     _print_tables(results)
-    for sentence in choices(finished.data):
+    unlabelled = without_labels(finished.data)
+    for sentence in (*choices(finished.data), *unlabelled):
         print_out(sentence)
     kind = find(resolved.algorithm["name"])
     if kind.fits_once:
         print_out(f"Note: {kind.title} is fitted once: settings of training do not matter to it.")
+    if unlabelled and not kind.learns_unlabelled:
+        print_out(
+            f"Note: {kind.title} does not learn from windows without a label, they only help to "
+            "normalise; fedjoin does."
+        )
     for note in finished.summary.get("notes", []):
         print_out(f"Note: {note}")
     print_out(f"Everything about this run: {folder}")

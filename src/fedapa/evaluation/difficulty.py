@@ -114,16 +114,18 @@ def _refused(room: _Room, length: int) -> Iterable[SplitKind]:
 def _read(store: Store, name: str, length: int) -> _Room:
     rows: list[tuple[Label, str, int, Single, Single]] = []
     for recording in store.recordings(name):
+        if recording.part:  # neither learned nor tested, or without a label
+            continue
         if recording.is_features or not isinstance(recording.label, int):
             raise DataError(f"{store.path}: room '{name}' does not hold packets with counts")
-        if recording.part == "continuous":
-            continue
         about = (recording.label, recording.name)
         for windows in recording_windows(store, recording, Recipe(window=length)):
             rows += [
                 (*about, start, window_statistics(window), _thin(window))
                 for start, window in zip(windows.starts.tolist(), windows.values, strict=True)
             ]
+    if not rows:
+        raise DataError(f"{store.path}: room '{name}' has no recordings with a count to score")
     labels, recordings, starts, statistics, raw = zip(*rows, strict=True)
     return _Room(labels, recordings, np.asarray(starts), np.stack(statistics), np.stack(raw))
 

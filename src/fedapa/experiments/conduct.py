@@ -123,6 +123,7 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
             *_notes(plans.values()),
             *_unequal(settings, runs),
             *_who_takes_part(plans.values(), len(settings[0].data["rooms"])),
+            *_who_learns_unlabelled(plans.values(), settings),
         ],
     )
     (out / experiment.name).mkdir(parents=True, exist_ok=True)
@@ -459,6 +460,18 @@ def _unequal(settings: Sequence[Setting], runs: Runs) -> list[str]:
             told = "; ".join(f"{title}: {number}" for title, number in numbers.items())
             said.append(f"{setting.title}: the rows have different windows and splits ({told}).")
     return said
+
+
+def _who_learns_unlabelled(plans: Collection[Plan], settings: Sequence[Setting]) -> list[str]:
+    """Which rows learn from windows that never had a label; nothing where there are none."""
+    rooms = [room for setting in settings for room in setting.data["rooms"].values()]
+    if any(plan.data.fewer for plan in plans) or not any(room.get("unlabelled") for room in rooms):
+        return []
+    kinds = [find(plan.algorithm["name"]) for plan in plans]
+    titles = sorted({kind.title for kind in kinds if kind.learns_unlabelled})
+    if not titles:
+        return ["No row learns from windows without a label; fedjoin would."]
+    return [f"Of all rows only those of {' and '.join(titles)} learn from windows without a label."]
 
 
 def _who_takes_part(plans: Collection[Plan], rooms: int) -> list[str]:

@@ -19,19 +19,18 @@ def distribution_caption(counted: Distribution) -> str:
 
 
 def distribution_table(counted: Distribution) -> Table:
-    """One row per room, one column per label, and totals."""
-    rows = [
-        [
-            room,
-            *(str(counts.get(label, "–")) for label in counted.labels),
-            str(sum(counts.values())),
-        ]
-        for room, counts in counted.windows.items()
-    ]
+    """One row per room, one column per label, one for none where there are such, and totals."""
+    told = ["No label"] if counted.unlabelled else []
+    rows = []
+    for room, counts in counted.windows.items():
+        unlabelled = counted.unlabelled.get(room, 0)
+        cells = [str(counts.get(label, "–")) for label in counted.labels]
+        cells += [str(unlabelled or "–")] if told else []
+        rows.append([room, *cells, str(sum(counts.values()) + unlabelled)])
     categories = any(isinstance(label, str) for label in counted.labels)
     return Table(
         f"Windows by room and {'class' if categories else 'number of people'}",
-        ["Room", *map(str, counted.labels), "All"],
+        ["Room", *map(str, counted.labels), *told, "All"],
         rows,
         note=distribution_caption(counted),
     )

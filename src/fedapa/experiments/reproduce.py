@@ -26,7 +26,7 @@ from fedapa.experiments.windows import WINDOWS
 from fedapa.federation.prepare import store_of
 from fedapa.files import write_text
 from fedapa.processes import Progress, Show, unseen
-from fedapa.report.captions import choices
+from fedapa.report.captions import choices, without_labels
 from fedapa.report.figures.data import distribution_figure
 from fedapa.report.page import Report, write_index, write_report
 from fedapa.report.style import save
@@ -147,6 +147,8 @@ def _shown(conducted: Conducted, out: Path) -> Reproduced:
         if (table := presence(setting, parameter=results.parameter)) is not None:
             tables.append(table)
         chosen += choices(setting.data)
+        if not results.parameter:  # else it may differ from row to row
+            chosen += without_labels(setting.data)
     return Reproduced(
         *(results.experiment, results.title, tables, page, results.summary(), answers(results)),
         about=[*dict.fromkeys(chosen), *(f"Note: {note}" for note in results.notes)],
@@ -196,12 +198,18 @@ def fig4(base: Base, out: Path, *, file: Path | None = None) -> Reproduced:
         with Store(path) as store:
             rooms = data.rooms_of(store)
         counted = distribution(path, window=data.window, stride=data.stride, rooms=rooms)
-    figure = distribution_figure(counted.windows, counted.labels, distribution_caption(counted))
+    figure = distribution_figure(
+        counted.windows,
+        counted.labels,
+        distribution_caption(counted),
+        unlabelled=counted.unlabelled,
+    )
     values = {
         "data": data_kind(counted.synthetic),
         "source": counted.source,
         "window": counted.window,
         "windows": counted.windows,
+        **({"unlabelled": counted.unlabelled} if counted.unlabelled else {}),
     }
     table = distribution_table(counted)
     if file is None:

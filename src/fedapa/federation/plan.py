@@ -243,7 +243,8 @@ class Plan(_Section):
         Literal["all", "room"] | Annotated[tuple[Label, ...], Field(max_length=_MOST_CLASSES)]
     ) = "all"
     """What a room may answer: any class of the federation, or those alone that its own recordings
-    have, labelled or not ("room"), or these: who owns a room knows which counts there can be."""
+    have, also where a label was taken away ("room"), or these: who owns a room knows which counts
+    there can be."""
     joins: dict[str, Annotated[str, Field(max_length=4096)]] = Field(default_factory=dict)
     """room = finished run: the federation that the room joins. It trains alone then, from what
     that server has for it; nobody else hears of it."""

@@ -54,6 +54,7 @@ from fedapa.windows.split import (
     STRICTEST_FIRST,
     Split,
     SplitKind,
+    check_learnable,
     refused_splits,
     split_windows,
     with_fewer_labels,
@@ -178,6 +179,7 @@ def split_own(plan: Plan, windows: Surveyed, kind: SplitKind) -> Split:
 
 def tell_data(plan: Plan, origins: Surveyed) -> DataCard:
     """What the server must know of a room's windows before classes, view and nets are agreed on."""
+    check_learnable(origins.room, origins.labels, origins.continuous)
     refused = {} if plan.data.split != "auto" else _refused_splits(origins)
     kinds = STRICTEST_FIRST if plan.data.split == "auto" else (plan.data.split,)
     splits: dict[SplitKind, Split] = {}
@@ -270,14 +272,13 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
             f"agreed on '{agreed.view}'; cut them again: cut_windows(plan, view=agreed.view)"
         )
     split = replace(split_own(plan, windows, agreed.split), why=agreed.why)
-    seen = np.union1d(split.train, split.unlabelled) if len(split.unlabelled) else split.train
     return Room(
         name=windows.room,
         windows=windows.open(),
         labels=class_indices(windows.room, windows.labels, agreed.classes),
         classes=agreed.classes,
         split=split,
-        recipe=replace(windows.recipe, normaliser=windows.normaliser(seen)),
+        recipe=replace(windows.recipe, normaliser=windows.normaliser(split.seen)),
         architecture=agreed.nets[windows.room],
         width=plan.model.width,
         normalise_embedding=plan.model.normalise_embedding,
@@ -300,7 +301,7 @@ def _answerable(
     """The places of the classes that a room may answer; none is all of them."""
     if plan.answerable == "all":
         return None
-    wanted = set(windows.labels)
+    wanted = set(windows.labels) - {None}
     if not isinstance(plan.answerable, str):
         wanted |= set(plan.answerable)  # what was recorded can be there
         if unknown := [label for label in plan.answerable if label not in classes]:

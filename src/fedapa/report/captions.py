@@ -17,6 +17,7 @@ __all__ = [
     "shape_text",
     "source_text",
     "time_text",
+    "without_labels",
 ]
 
 
@@ -70,6 +71,16 @@ def choices(data: Mapping[str, Any]) -> list[str]:
     if data.get("why"):
         told.append(f"Split: {data['split']} ({data['why']})")
     return told
+
+
+def without_labels(data: Mapping[str, Any]) -> list[str]:
+    """How many windows of which room have no label, in a sentence; nothing where all have one."""
+    told = [
+        f"{number_of(about['unlabelled'], 'window')} of room '{room}'"
+        for room, about in data["rooms"].items()
+        if about.get("unlabelled")
+    ]
+    return [f"Without a label, and never tested: {', '.join(told)}"] if told else []
 
 
 def fewer_rooms(setting: Setting, horizons: Iterable[int], metrics: Iterable[str]) -> str:

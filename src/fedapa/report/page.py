@@ -25,7 +25,7 @@ from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import GIVEN_ROOMS, prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.files import write_text
-from fedapa.report.captions import caption, choices, number_of
+from fedapa.report.captions import caption, choices, number_of, without_labels
 from fedapa.report.figures.curves import convergence, room_curves
 from fedapa.report.figures.embedding import embedding_map, embedding_of
 from fedapa.report.figures.presence import presence_rocs
@@ -240,6 +240,8 @@ def _fill(report: Report, results: Results, runs: Runs, published: Mapping[str, 
     if results.synthetic:
         report.simulated()
     chosen = [said for setting in results.settings for said in choices(setting.data)]
+    if not results.parameter:  # else it may differ from row to row
+        chosen += [said for setting in results.settings for said in without_labels(setting.data)]
     report.points([*dict.fromkeys(chosen), *results.notes])
     if not results.parameter:
         report.table("settings", comparison.in_paper_layout(results))

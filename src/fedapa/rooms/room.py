@@ -39,7 +39,8 @@ class Room:
     windows: npt.NDArray[np.float32]
     """[windows, packets, subcarriers] or [windows, features]; memory-mapped in workers."""
     labels: npt.NDArray[np.int64]
-    """[windows] class indices."""
+    """[windows] class indices; ``NO_CLASS`` for windows without a label, which are in no part but
+    ``split.unlabelled``."""
     classes: tuple[Label, ...]
     """What the indices mean: counts, or categories."""
     split: Split
@@ -67,7 +68,7 @@ class Room:
         cls,
         name: str,
         windows: npt.NDArray[np.float32],
-        labels: Sequence[Label] | npt.NDArray[np.int64],
+        labels: Sequence[Label | None] | npt.NDArray[np.int64],
         *,
         recordings: Sequence[str] | None = None,
         classes: Sequence[Label] | npt.NDArray[np.int64] | None = None,
@@ -82,7 +83,7 @@ class Room:
         Args:
             name: what to call it.
             windows: [windows, packets, subcarriers] or [windows, features].
-            labels: a count or a category for each window.
+            labels: a count or a category for each window; None where it has none.
             recordings: the one each window comes from; by default one per class.
             classes: all classes of the federation; by default those of this room.
             days: the day of each window, for a split by days.
@@ -93,7 +94,9 @@ class Room:
         """
         plain = _plain(labels)
         windows = _checked_windows(name, windows, plain)
-        known = tuple(_plain(classes)) if classes is not None else sorted_labels(plain)
+        known = sorted_labels(plain)
+        if classes is not None:
+            known = tuple(label for label in _plain(classes) if label is not None)
         origins = list(recordings) if recordings is not None else [str(label) for label in plain]
         index = class_indices(name, plain, known)
         starts = np.arange(len(plain))
@@ -113,7 +116,7 @@ class Room:
             labels=index,
             classes=known,
             split=parts,
-            recipe=Recipe(source="arrays", normaliser=Normaliser.of(windows, parts.train)),
+            recipe=Recipe(source="arrays", normaliser=Normaliser.of(windows, parts.seen)),
             architecture=architecture,
             width=width,
             key=Key(seed),
@@ -122,7 +125,7 @@ class Room:
 
     @property
     def normaliser(self) -> Normaliser:
-        """z-score of the room's own train windows."""
+        """z-score of the windows that the room learns from."""
         if self.recipe.normaliser is None:
             raise DataError(
                 f"room '{self.name}': its recipe has no normaliser; make it with Room.of, or "
@@ -280,13 +283,13 @@ def cut_batches(order: npt.NDArray[np.int64], size: int) -> Iterator[npt.NDArray
         yield order[first:last]
 
 
-def _plain(labels: Sequence[Label] | npt.NDArray[np.int64]) -> list[Label]:
+def _plain(labels: Sequence[Label | None] | npt.NDArray[np.int64]) -> list[Label | None]:
     """Labels without numpy's own kinds of numbers and text."""
     return [label.item() if isinstance(label, np.generic) else label for label in labels]
 
 
 def _checked_windows(
-    name: str, windows: npt.NDArray[Any], labels: Sequence[Label]
+    name: str, windows: npt.NDArray[Any], labels: Sequence[Label | None]
 ) -> npt.NDArray[np.float32]:
     """Somebody's array as the windows of a room, or a sentence about what is wrong with it."""
     values = windows if isinstance(windows, np.memmap) else np.asarray(windows)
@@ -297,7 +300,7 @@ def _checked_windows(
         )
     if len(values) != len(labels):
         raise DataError(f"room '{name}': {len(values)} windows and {len(labels)} labels")
-    if len(set(labels)) < 2:
+    if len(set(labels) - {None}) < 2:
         raise DataError(f"room '{name}' has a single class: there is nothing to tell apart")
     for number in range(len(values)):
         if not np.isfinite(values[number]).all():

@@ -11,12 +11,12 @@ labels differ, for ablations::
 What is dealt is whole recordings: neighbours in one are near twins, and dealing them window by
 window would put one room's test windows into another's training. Only where the split is random,
 and leaks anyway, are windows dealt one by one. Continuous recordings are not dealt: they belong to
-the room that they were made in.
+the room that they were made in. Nor are those without a label: nobody knows whose they would be.
 """
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -119,11 +119,11 @@ def deal(
     key: Key,
 ) -> tuple[RoomWindows, ...]:
     """New rooms "part 01", "part 02" … from the windows of ``pool``, written to the cache."""
-    rows = [np.flatnonzero(~np.asarray(room.continuous, bool)) for room in pool]
+    rows = [_dealt_rows(room) for room in pool]
     origin = np.concatenate([np.full(len(mine), n) for n, mine in enumerate(rows)])
     row = np.concatenate(rows)
     homes = [(pool[n], int(place)) for n, place in zip(origin, row, strict=True)]
-    labels = [room.labels[place] for room, place in homes]
+    labels = [cast(Label, room.labels[place]) for room, place in homes]
     recordings = [f"{room.room} · {room.recordings[place]}" for room, place in homes]
     days = [room.days[place] and f"{room.room} · {room.days[place]}" for room, place in homes]
     starts = np.concatenate([room.starts[mine] for room, mine in zip(pool, rows, strict=True)])
@@ -157,6 +157,11 @@ def deal(
             )
         )
     return tuple(new)
+
+
+def _dealt_rows(room: RoomWindows) -> _Index:
+    labelled = np.asarray([label is not None for label in room.labels], bool)
+    return np.flatnonzero(labelled & ~np.asarray(room.continuous, bool))
 
 
 def _write(pool: Sequence[RoomWindows], origin: _Index, row: _Index) -> KeptArray:

@@ -66,7 +66,7 @@ class StoreAppender(StoreWriter):
         name: str,
         pieces: Iterable[Piece],
         *,
-        label: Label,
+        label: Label | None,
         day: str = "",
         part: str = "",
         notes: Mapping[str, Any] | None = None,

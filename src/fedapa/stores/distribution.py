@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedapa.errors import DataError
@@ -27,6 +27,8 @@ class Distribution:
     synthetic: bool
     windows: dict[str, dict[Label, int]]
     """For each room the windows of each label that occurs, sorted."""
+    unlabelled: dict[str, int] = field(default_factory=dict)
+    """The windows without a label, for each room that has some."""
 
     @property
     def labels(self) -> tuple[Label, ...]:
@@ -59,15 +61,18 @@ def distribution(
             raise DataError(f"{path}: does not say how long its windows are; give a window length")
         cut = Recipe(window=length or 1, stride=stride)
         windows: dict[str, dict[Label, int]] = {}
+        unlabelled: dict[str, int] = {}
         for room, held in recordings.items():
-            counts: Counter[Label] = Counter()
+            counts: Counter[Label | None] = Counter()
             for one in held:
                 if one.part == "continuous":
                     continue
                 rows = one.shape[0]
                 counts[one.label] += rows if one.is_features else len(window_starts(rows, cut))
             windows[room] = {label: counts[label] for label in sorted_labels(counts)}
-        return Distribution(path.name, length, store.synthetic, windows)
+            if counts[None]:
+                unlabelled[room] = counts[None]
+        return Distribution(path.name, length, store.synthetic, windows, unlabelled)
 
 
 def planned(preset: Preset) -> Distribution:

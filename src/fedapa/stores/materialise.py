@@ -63,7 +63,8 @@ class Surveyed:
     """Where the windows of one room come from: all but their values."""
 
     room: str
-    labels: tuple[Label, ...]
+    labels: tuple[Label | None, ...]
+    """For each window its label; None where its recording has none."""
     recordings: tuple[str, ...]
     """For each window, the recording it was cut from."""
     days: tuple[str, ...]
@@ -375,9 +376,11 @@ def _recipe_of_room(
     """How this room's packets become windows: its receiver's, with packets for seconds.
 
     Windows of so many seconds are cut from an even grid where the stored packets are uneven.
+    Recordings without a label are not asked: however many are added, what is tested stays the same.
     """
     if any(recording.is_features for recording in recordings):
         return cut
+    recordings = [one for one in recordings if one.label is not None] or recordings
     own = store.recipe(room).cut_like(cut)
     if own.link_count is None:
         own = replace(own, link_count=recordings[0].shape[2])
@@ -406,7 +409,7 @@ def _longest(
 
     And why it is not ``wanted``, in words, where it is not.
     """
-    parts: dict[Label, list[tuple[int, ...]]] = {}
+    parts: dict[Label | None, list[tuple[int, ...]]] = {}
     for recording in recordings:
         parts.setdefault(recording.label, []).append(segment_lengths(store, recording, recipe))
     fitting = {label: _half_have(within, max) for label, within in parts.items()}

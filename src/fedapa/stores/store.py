@@ -5,7 +5,7 @@
     /                     format="fedapa-rooms", version=1, synthetic, maybe window …
     /<room>/              synthetic, recipe (JSON: receiver and cleaning, windows/recipe.py) …
     /<room>/<recording>/  synthetic, label (integer: a count; text: a category), day, rate,
-                          maybe part="continuous"
+                          maybe part="continuous"; or part="unlabelled" and no label
         amplitude         [packets, subcarriers, links]; times its attribute ``scale`` if it has one
         timestamps        [packets] seconds
       or, for sets that were published as features only,
@@ -46,7 +46,10 @@ __all__ = [
 
 _FORMAT = "fedapa-rooms"
 _VERSION = 1
-_PARTS = ("", "continuous")
+_UNLABELLED = "unlabelled"
+"""The part of a recording without a label. It is said aloud: a store whose labels were forgotten or
+lost is damaged, and not a store of such recordings."""
+_PARTS = ("", "continuous", _UNLABELLED)
 _DAMAGE = (
     AttributeError,
     KeyError,
@@ -65,7 +68,8 @@ class Recording:
 
     room: str
     name: str
-    label: Label
+    label: Label | None
+    """None: nobody said; its windows are learned from without a label, if at all."""
     day: str
     rate: float
     """Packets per second within bursts, by the median interval; 0 where unknown."""
@@ -75,7 +79,8 @@ class Recording:
     """(packets, subcarriers, links), or (windows, features)."""
     synthetic: bool
     part: str = ""
-    """"continuous": for counting over time only, neither learned nor tested; mostly nothing."""
+    """"continuous": for counting over time only, neither learned nor tested; "unlabelled": it has
+    no label; mostly nothing."""
 
     @property
     def is_features(self) -> bool:
@@ -200,11 +205,8 @@ class Store:
     def _recording(self, room: str, name: str) -> Recording:
         place = f"{self.path}: {room}/{name}"
         group = self._group(room, name)
-        label = _plain(group.attrs["label"])
-        if isinstance(label, bool) or not isinstance(label, int | str):
-            raise DataError(f"{place}: label {label!r} is no count and no text")
-        if isinstance(label, int) and label < 0:
-            raise DataError(f"{place}: label {label!r} is no count and no text")
+        part = _check_part(_plain(group.attrs.get("part", "")), place)
+        label = _label_of(group, part, place)
         what, axes = ("features", 2) if "features" in group else ("amplitude", 3)
         rows = child(group, what, h5py.Dataset, place)
         if rows.ndim != axes or 0 in rows.shape[1:] or rows.dtype.kind not in "fiu":
@@ -218,13 +220,13 @@ class Store:
         return Recording(
             room=room,
             name=name,
-            label=_text(label, "label", place) if isinstance(label, str) else label,
+            label=label,
             day=_text(_plain(group.attrs.get("day", "")), "day", place),
             rate=_number(group.attrs, "rate", place, default=0.0),
             mean_rate=_number(group.attrs, "mean_rate", place, default=0.0),
             shape=tuple(rows.shape),
             synthetic=_truth(group.attrs, "synthetic", place),
-            part=_check_part(_plain(group.attrs.get("part", "")), place),
+            part=part,
         )
 
     def _check_timestamps(self, group: h5py.Group, *, packets: int, place: str) -> None:
@@ -302,7 +304,7 @@ class StoreWriter:
         room: str,
         name: str,
         *,
-        label: Label,
+        label: Label | None,
         amplitude: npt.NDArray[Any],
         timestamps: npt.NDArray[np.float64],
         day: str = "",
@@ -312,7 +314,8 @@ class StoreWriter:
     ) -> None:
         """One recording of packets: amplitude [packets, subcarriers, links].
 
-        ``part = "continuous"`` marks one for counting over time, neither learned nor tested.
+        ``part = "continuous"`` marks one for counting over time, neither learned nor tested. A
+        label of None is none: the recording is marked as ``"unlabelled"``.
         """
         if len(timestamps) != len(amplitude):
             raise DataError(
@@ -342,7 +345,7 @@ class StoreWriter:
         room: str,
         name: str,
         *,
-        label: Label,
+        label: Label | None,
         features: npt.NDArray[np.float32],
         day: str = "",
         part: str = "",
@@ -353,15 +356,27 @@ class StoreWriter:
         self._check()
 
     def _new(
-        self, room: str, name: str, *, label: Label, day: str, rate: float = 0.0, part: str = ""
+        self,
+        room: str,
+        name: str,
+        *,
+        label: Label | None,
+        day: str,
+        rate: float = 0.0,
+        part: str = "",
     ) -> h5py.Group:
         self._check()
-        _check_part(part, f"room '{room}', recording '{name}'")
+        place = f"room '{room}', recording '{name}'"
+        if label is None and not part:
+            part = _UNLABELLED
+        _check_part(part, place)
+        _check_labelled(label is not None, part, place)
         if room not in self._file:
             raise DataError(f"recording '{name}': there is no room '{room}' yet; add it first")
         group = self._file[room].create_group(check_name(name, f"room '{room}', recording"))
         group.attrs["synthetic"] = self._file[room].attrs["synthetic"]
-        group.attrs["label"] = label
+        if label is not None:
+            group.attrs["label"] = label
         group.attrs["day"] = day
         group.attrs["rate"] = rate
         if part:
@@ -429,8 +444,33 @@ def _text(value: object, name: str, place: str) -> str:
 
 def _check_part(part: object, place: str) -> str:
     if not isinstance(part, str) or part not in _PARTS:
-        raise DataError(f"{place}: part is {part!r:.80}; expected 'continuous', or none")
+        raise DataError(
+            f"{place}: part is {part!r:.80}; expected 'continuous', 'unlabelled', or none"
+        )
     return part
+
+
+def _check_labelled(labelled: bool, part: str, place: str) -> None:
+    """A recording has a label, or says that it has none."""
+    if labelled and part == _UNLABELLED:
+        raise DataError(f"{place}: part is 'unlabelled', and it has a label; which is it?")
+    if not labelled and part != _UNLABELLED:
+        raise DataError(
+            f"{place}: damaged or incomplete: it has no label, and its part is {part!r}; only one "
+            "of part 'unlabelled' has none"
+        )
+
+
+def _label_of(group: h5py.Group, part: str, place: str) -> Label | None:
+    _check_labelled("label" in group.attrs, part, place)
+    if part == _UNLABELLED:
+        return None
+    label = _plain(group.attrs["label"])
+    if isinstance(label, bool) or not isinstance(label, int | str):
+        raise DataError(f"{place}: label {label!r} is no count and no text")
+    if isinstance(label, int) and label < 0:
+        raise DataError(f"{place}: label {label!r} is no count and no text")
+    return _text(label, "label", place) if isinstance(label, str) else label
 
 
 def _number(

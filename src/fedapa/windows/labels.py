@@ -9,9 +9,20 @@ import numpy.typing as npt
 
 from fedapa.errors import DataError, nearest
 
-__all__ = ["Label", "check_name", "choose_rooms", "class_indices", "sorted_labels"]
+__all__ = [
+    "NO_CLASS",
+    "Label",
+    "check_name",
+    "choose_rooms",
+    "class_indices",
+    "sorted_labels",
+]
 
 Label: TypeAlias = int | str
+"""Where there may be none, None says so."""
+
+NO_CLASS = -1
+"""The class index of a window without a label; nothing is looked up by it."""
 
 _NAME = re.compile(r"[\w][\w .=,+-]{0,63}")
 
@@ -47,10 +58,14 @@ def choose_rooms(
 
 
 def class_indices(
-    room: str, labels: Sequence[Label], classes: Sequence[Label]
+    room: str, labels: Sequence[Label | None], classes: Sequence[Label]
 ) -> npt.NDArray[np.int64]:
-    """Labels as indices into ``classes``; a label that is not listed is an error, not a guess."""
-    place = {label: index for index, label in enumerate(classes)}
+    """Labels as indices into ``classes``, and ``NO_CLASS`` where there is none.
+
+    A label that is not listed is an error, not a guess.
+    """
+    place: dict[Label | None, int] = {label: index for index, label in enumerate(classes)}
+    place[None] = NO_CLASS
     for number, label in enumerate(labels):
         if label not in place:
             raise DataError(
@@ -60,8 +75,8 @@ def class_indices(
     return np.asarray([place[label] for label in labels], np.int64)
 
 
-def sorted_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Each label once: counts in numerical order, then categories by name."""
+def sorted_labels(labels: Iterable[Label | None]) -> tuple[Label, ...]:
+    """Each label once: counts in numerical order, then categories by name; None is no label."""
     known = set(labels)
     counts = sorted(label for label in known if isinstance(label, int))
     categories = sorted(label for label in known if isinstance(label, str))

@@ -15,8 +15,9 @@ a share of every class that can afford it (``validation_of = "class"``).
 Days are held out of the room as a whole, for test and for validation: a day with some classes in
 train and others in test would be known. No day is held out that is the last of a class.
 
-Where windows overlap, train has all of them; every other part has windows that do not overlap each
-other. Continuous recordings are for counting over time: in no part but ``continuous``.
+Where windows overlap, train and ``unlabelled`` have all of them; every other part has windows that
+do not overlap each other. Continuous recordings are for counting over time: in no part but
+``continuous``. Windows that never had a label are in no part but ``unlabelled``.
 
 A room may have few labels: those of some train windows can be taken away, and the windows with
 them, or they are kept as ``unlabelled``. Then validation windows have no label either.
@@ -31,7 +32,7 @@ import numpy.typing as npt
 
 from fedapa.errors import DataError
 from fedapa.randomness import Key
-from fedapa.windows.labels import Label, sorted_labels
+from fedapa.windows.labels import NO_CLASS, Label, sorted_labels
 
 __all__ = [
     "STRICTEST_FIRST",
@@ -41,6 +42,7 @@ __all__ = [
     "SplitChoice",
     "SplitKind",
     "ValidationOf",
+    "check_learnable",
     "lying_apart",
     "refused_splits",
     "split_windows",
@@ -99,6 +101,11 @@ class Split:
     labels while another has few (rooms/pool.py); none where none were."""
 
     @property
+    def seen(self) -> _Index:
+        """The windows that a normaliser is made of: those to learn from, with a label or not."""
+        return np.union1d(self.train, self.unlabelled)
+
+    @property
     def sizes(self) -> dict[str, int]:
         """Windows in each part that learning needs: train, validation, test."""
         return {part: len(getattr(self, part)) for part in ("train", "validation", "test")}
@@ -111,7 +118,7 @@ class _Windows:
     names: npt.NDArray[np.str_]
     """[classes] labels as text, sorted."""
     classes: _Index
-    """For each window its place in ``names``."""
+    """For each window its place in ``names``, or ``NO_CLASS``."""
     recordings: npt.NDArray[np.str_]
     days: npt.NDArray[np.str_]
     starts: _Index
@@ -121,7 +128,7 @@ class _Windows:
     @classmethod
     def of(
         cls,
-        labels: Sequence[Label],
+        labels: Sequence[Label | None],
         recordings: Sequence[str],
         starts: _Index,
         *,
@@ -129,7 +136,10 @@ class _Windows:
         days: Sequence[str] | None,
         continuous: Sequence[bool] | None,
     ) -> "_Windows":
-        names, classes = np.unique([str(label) for label in labels], return_inverse=True)
+        labelled = np.asarray([label is not None for label in labels], bool)
+        texts = np.asarray([str(label) for label in labels if label is not None], np.str_)
+        classes = np.full(len(labels), NO_CLASS, np.int64)
+        names, classes[labelled] = np.unique(texts, return_inverse=True)
         return cls(
             names=names,
             classes=classes,
@@ -143,7 +153,7 @@ class _Windows:
     @property
     def learned(self) -> _Index:
         """The windows that are split."""
-        return np.flatnonzero(~self.continuous)
+        return np.flatnonzero(~self.continuous & (self.classes != NO_CLASS))
 
     def units(self, index: _Index, kind: SplitKind) -> npt.NDArray[np.str_] | _Index:
         """What is held out whole, for each window: a day, a recording, or the window itself."""
@@ -196,9 +206,33 @@ def lying_apart(
     return np.sort(np.asarray(kept, np.int64))
 
 
+def check_learnable(
+    room: str, labels: Sequence[Label | None], continuous: Sequence[bool] | None = None
+) -> None:
+    """Refuse a room that has nothing to split, whatever the kind.
+
+    Args:
+        room: its name, for the error.
+        labels: for each window its class; None is no label.
+        continuous: for each window whether its recording is a continuous one; by default none is.
+    """
+    times = continuous if continuous is not None else [False] * len(labels)
+    apart = [label for label, over_time in zip(labels, times, strict=True) if not over_time]
+    if not apart:
+        raise DataError(
+            f"room '{room}' has continuous recordings only: there is nothing to learn from; record "
+            "some of each count, or leave the room out"
+        )
+    if all(label is None for label in apart):
+        raise DataError(
+            f"room '{room}' has no windows with a label: there is nothing to test; import labelled "
+            "recordings of two classes or more into it, or leave the room out"
+        )
+
+
 def split_windows(
     room: str,
-    labels: Sequence[Label],
+    labels: Sequence[Label | None],
     recordings: Sequence[str],
     starts: _Index,
     *,
@@ -215,7 +249,7 @@ def split_windows(
 
     Args:
         room: its name, for the error.
-        labels: for each window its class.
+        labels: for each window its class; None is no label: such a window is never held out.
         recordings: for each window the recording it was cut from.
         starts: for each window its first row in that recording.
         spans: rows that a window covers.
@@ -228,6 +262,7 @@ def split_windows(
         validation_of: the rest of the room as a whole, or of every class with four units or more
             (recordings or days; windows where the split is random or blocked).
     """
+    check_learnable(room, labels, continuous)
     windows = _Windows.of(labels, recordings, starts, spans=spans, days=days, continuous=continuous)
     _refuse_impossible(room, windows, kind)
     rest, tested = _hold_out_test(windows, kind, test, key / "test")
@@ -252,12 +287,13 @@ def split_windows(
         test=windows.without_overlaps(tested),
         kind=kind,
         continuous=windows.without_overlaps(np.flatnonzero(windows.continuous)),
+        unlabelled=np.flatnonzero(~windows.continuous & (windows.classes == NO_CLASS)),
     )
 
 
 def with_fewer_labels(
     split: Split,
-    labels: Sequence[Label],
+    labels: Sequence[Label | None],
     recordings: Sequence[str],
     starts: _Index,
     *,
@@ -275,7 +311,7 @@ def with_fewer_labels(
 
     Args:
         split: with all labels.
-        labels: for each window its class.
+        labels: for each window its class; of a train window there is one.
         recordings: for each window the recording it was cut from.
         starts: for each window its first row in that recording.
         key: the stream that decides which labels stay.
@@ -304,7 +340,7 @@ def with_fewer_labels(
     if not keep:
         return fewer
     rest = np.union1d(np.setdiff1d(split.train, train), split.validation)
-    return replace(fewer, validation=_no_windows(), unlabelled=rest)
+    return replace(fewer, validation=_no_windows(), unlabelled=np.union1d(rest, split.unlabelled))
 
 
 def _labelled(classes: Sequence[Label], which: LabelledClasses) -> Sequence[Label]:
@@ -320,7 +356,7 @@ def _labelled(classes: Sequence[Label], which: LabelledClasses) -> Sequence[Labe
 
 
 def refused_splits(
-    labels: Sequence[Label],
+    labels: Sequence[Label | None],
     recordings: Sequence[str],
     starts: _Index,
     *,
@@ -331,7 +367,8 @@ def refused_splits(
     """The kinds that a room does not allow, each with the reason: "has no …".
 
     Stricter than ``split_windows``, which leaves a small class to train: who lets the data choose
-    (``auto``) wants every class tested, or at least to be known from another day.
+    (``auto``) wants every class tested, or at least to be known from another day. Windows without
+    a label are not asked.
     """
     windows = _Windows.of(labels, recordings, starts, spans=spans, days=days, continuous=continuous)
     reasons: dict[SplitKind, str] = {
@@ -378,11 +415,6 @@ def _holds_block(windows: _Windows, index: _Index) -> bool:
 
 def _refuse_impossible(room: str, windows: _Windows, kind: SplitKind) -> None:
     learned = windows.learned
-    if not len(learned):
-        raise DataError(
-            f"room '{room}' has continuous recordings only: there is nothing to learn from; record "
-            "some of each count, or leave the room out"
-        )
     without = learned[windows.days[learned] == ""]
     if kind == "day" and len(without):
         raise DataError(

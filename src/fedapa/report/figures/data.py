@@ -20,9 +20,16 @@ _RANGE = (-40.0, 6.0)
 
 
 def distribution_figure(
-    windows: Mapping[str, Mapping[Any, int]], labels: Sequence[Any], caption: str
+    windows: Mapping[str, Mapping[Any, int]],
+    labels: Sequence[Any],
+    caption: str,
+    *,
+    unlabelled: Mapping[str, int] | None = None,
 ) -> Figure:
-    """Windows by room and label, a panel per room, as the paper's Fig. 4 shows its data."""
+    """Windows by room and label, a panel per room, as the paper's Fig. 4 shows its data.
+
+    Windows without a label, where a room has some, are a grey bar to the right.
+    """
     deep = -(-len(windows) // 3)
     counted = all(isinstance(label, int) for label in labels)
     with drawn(2.3 * deep + 0.5, caption, width=9) as figure:
@@ -32,11 +39,17 @@ def distribution_figure(
         for number, (axes, (room, counts)) in enumerate(zip(panels, windows.items(), strict=False)):
             heights = [counts.get(label, 0) for label in labels]
             axes.bar(range(len(labels)), heights, color=PALETTE[number % len(PALETTE)])
-            axes.set_title(f"{room}: {sum(heights)} windows")
             every = 1 if len(labels) <= 12 else 2  # more would run into one another
+            places = list(range(0, len(labels), every))
             shown = [str(label) for label in labels[::every]]
+            if unlabelled:
+                axes.bar(len(labels) + 1, unlabelled.get(room, 0), color="grey")
+                places.append(len(labels) + 1)
+                shown.append("no label")
+                heights.append(unlabelled.get(room, 0))
+            axes.set_title(f"{room}: {sum(heights)} windows")
             upright = 90 if max(map(len, shown)) > 4 else 0  # words would run into one another
-            axes.set_xticks(range(0, len(labels), every), shown, fontsize=7, rotation=upright)
+            axes.set_xticks(places, shown, fontsize=7, rotation=upright)
             axes.set(xlabel="people" if counted else "class", ylabel="windows")
             axes.label_outer()
         return figure

@@ -8,10 +8,12 @@ from fedapa.csi.capture import data_kind
 from fedapa.report.tables.table import Table
 from fedapa.stores.imported.captures import Imported
 from fedapa.windows.inspection import Inspection
+from fedapa.windows.labels import Label, sorted_labels
 
 __all__ = ["import_summary", "import_table", "inspection_table"]
 
 _SUMMED = ("files", "recordings", "packets", "seconds", "known", "copies")
+_UNLABELLED = "no label"
 _UNTOLD = "cannot be told"
 
 
@@ -60,12 +62,14 @@ def _totals(rows: Sequence[Imported]) -> dict[str, dict[str, Any]]:
     """Rooms, sorted, with what came of their files."""
     rooms: dict[str, dict[str, Any]] = {}
     for row in rows:
-        empty = {"days": set(), "labels": set(), "left_out": Counter(), **dict.fromkeys(_SUMMED, 0)}
+        sums = dict.fromkeys((*_SUMMED, "unlabelled"), 0)
+        empty = {"days": set(), "labels": set(), "left_out": Counter(), **sums}
         room = rooms.setdefault(row.room, empty)
         room["days"].add(row.day)
         room["labels"].add(row.label)
         for name in (*_SUMMED, "left_out"):
             room[name] += getattr(row, name)
+        room["unlabelled"] += row.recordings if row.label is None else 0
     return dict(sorted(rooms.items()))
 
 
@@ -73,7 +77,7 @@ def import_summary(rows: Sequence[Imported]) -> dict[str, Any]:
     """For JSON."""
     rooms = _totals(rows)
     for room in rooms.values():
-        room["days"], room["labels"] = sorted(room["days"]), sorted(room["labels"])
+        room["days"], room["labels"] = sorted(room["days"]), list(sorted_labels(room["labels"]))
         room["left_out"] = dict(room["left_out"])
     return {"rooms": rooms}
 
@@ -105,10 +109,14 @@ def import_table(rows: Sequence[Imported]) -> Table:
     )
 
 
-def _labels(labels: set[Any]) -> str:
-    ordered = sorted(labels)
+def _labels(labels: set[Label | None]) -> str:
+    named = [_names(sorted_labels(labels))] if labels - {None} else []
+    return ", ".join([*named, *([_UNLABELLED] if None in labels else [])])
+
+
+def _names(ordered: Sequence[Any]) -> str:
     if all(isinstance(label, int) for label in ordered):
-        if ordered == list(range(ordered[0], ordered[-1] + 1)) and len(ordered) > 2:
+        if len(ordered) == ordered[-1] + 1 - ordered[0] > 2:
             return f"{ordered[0]} to {ordered[-1]} people"
         return f"{', '.join(map(str, ordered))} people"
     shown = ", ".join(ordered[:4])

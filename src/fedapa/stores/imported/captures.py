@@ -56,7 +56,7 @@ class Imported:
 
     room: str
     day: str
-    label: Label
+    label: Label | None
     files: int = 0
     recordings: int = 0
     packets: int = 0

@@ -33,7 +33,7 @@ def imported_before(store: StoreAppender) -> dict[str, list[Source]]:
     known: dict[str, list[Source]] = {}
     for room, name, notes in store.recordings():
         if "content" in notes:
-            label, day = _plain_label(notes["label"]), str(notes.get("day", ""))
+            label, day = _plain_label(notes.get("label")), str(notes.get("day", ""))
             try:
                 digest, start, end = str(notes["content"]).split(" ")
                 since, until = float(start), None if end == "end" else float(end)
@@ -58,8 +58,19 @@ def taken_names(store: StoreAppender) -> set[tuple[str, str]]:
     return taken
 
 
-def _plain_label(value: Any) -> Label:
+def _plain_label(value: Any) -> Label | None:
+    if value is None:
+        return None
     return str(value) if isinstance(value, str) else int(value)
+
+
+def _told(label: Label | None) -> str:
+    return "without a label" if label is None else f"labelled {label!r}"
+
+
+def _called(source: Source) -> str:
+    label = "no label" if source.label is None else repr(source.label)
+    return f"{label} in '{source.room}'"
 
 
 def refuse_second_label(source: Source, earlier: Iterable[Source], out: Path) -> None:
@@ -69,13 +80,13 @@ def refuse_second_label(source: Source, earlier: Iterable[Source], out: Path) ->
         if same(source, other):
             if source.label != other.label:
                 raise DataError(
-                    f"{source.path}: labelled {source.label!r}, but the same recording is "
-                    f"labelled {other.label!r} {there}; which is it?"
+                    f"{source.path}: {_told(source.label)}, but the same recording is "
+                    f"{_told(other.label)} {there}; which is it?"
                 )
         elif overlap(source, other):
             raise DataError(
-                f"{source.path}: its seconds {seconds_of(source)}, labelled {source.label!r}, "
-                f"overlap the seconds {seconds_of(other)}, labelled {other.label!r} {there}; "
+                f"{source.path}: its seconds {seconds_of(source)}, {_told(source.label)}, "
+                f"overlap the seconds {seconds_of(other)}, {_told(other.label)} {there}; "
                 "import the same seconds once, or start a new store"
             )
 
@@ -111,8 +122,7 @@ def refuse_overlaps(sources: Sequence[Source]) -> None:
                 alike = one.label == other.label and one.room == other.room
                 raise DataError(
                     f"{one.path}: two {'equal' if alike else 'contradictory'} labels for the "
-                    f"seconds from {other.start or 0:g} on: {one.label!r} in '{one.room}' and "
-                    f"{other.label!r} in '{other.room}'"
+                    f"seconds from {other.start or 0:g} on: {_called(one)} and {_called(other)}"
                 )
     names = Counter((source.room, source.name) for source in sources)
     for (room, name), times in sorted(names.items()):
@@ -125,9 +135,9 @@ def refuse_overlaps(sources: Sequence[Source]) -> None:
 
 def refuse_mixed_labels(sources: Sequence[Source], store: StoreAppender, out: Path) -> None:
     """A store holds counts or categories, not both."""
-    kinds = {type(source.label).__name__ for source in sources}
-    kinds |= {type(_plain_label(notes["label"])).__name__ for _, _, notes in store.recordings()}
-    if len(kinds) > 1:
+    labels = {source.label for source in sources}
+    labels |= {_plain_label(notes.get("label")) for _, _, notes in store.recordings()}
+    if len({type(label) for label in labels if label is not None}) > 1:
         raise DataError(
             f"{out}: counts and categories do not go into one store; use another --out, or name "
             "both {count} or both {label}"

@@ -27,6 +27,7 @@ __all__ = [
 
 _MOST_PARTS = 100
 _EXPECTED = "a CSV manifest with a header (file, room, count or label) and a row per recording"
+_HINT = "recordings that never had a label are imported with --unlabelled"
 _COLUMNS = ("file", "room", "count", "label", "day", "start", "end")
 
 
@@ -36,7 +37,8 @@ class Source:
 
     path: Path
     room: str
-    label: Label
+    label: Label | None
+    """None: nobody said."""
     day: str
     name: str
     """Of the recording in the store."""
@@ -47,19 +49,20 @@ class Source:
 
 
 def sources_by_pattern(
-    folder: Path, pattern: str, *, room: str | None = None
+    folder: Path, pattern: str, *, room: str | None = None, unlabelled: bool = False
 ) -> tuple[list[Source], list[Path]]:
     """The files below ``folder`` whose path fits, and those whose path does not.
 
     ``{room}``, ``{day}``, and ``{count}`` or ``{label}`` say what a part of the path means; any
     other name in braces fits too and only tells recordings apart. ``*`` fits anything within one
     part of the path. ``room`` is for a pattern that names none: all files are of that room.
+    ``unlabelled`` is for a pattern without ``{count}`` and ``{label}``: no file has a label.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; with a pattern the source is a folder")
     parts = _parts(pattern)
     names = {part[1:-1] for part in parts if part.startswith("{")}
-    _check_names(pattern, names, room)
+    _check_names(pattern, names, room, unlabelled=unlabelled)
     sources, others = [], []
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
@@ -72,14 +75,11 @@ def sources_by_pattern(
             if readable(meanings[name]) != meanings[name]:
                 raise DataError(f"{relative}: {name} '{meanings[name]}' is no UTF-8; rename it")
         its_room = meanings["room"] if room is None else room
-        label: Label = (
-            meanings["label"] if "label" in names else _count(meanings["count"], relative)
-        )
         sources.append(
             Source(
                 path,
                 room=check_name(its_room, f"{relative}: room"),
-                label=label,
+                label=_label(meanings, relative),
                 day=meanings.get("day", ""),
                 name=_recording_name(relative, its_room),
             )
@@ -109,11 +109,23 @@ def _parts(pattern: str) -> list[str]:
     return parts
 
 
-def _check_names(pattern: str, names: set[str], room: str | None) -> None:
-    if ("count" in names) == ("label" in names) or ("room" not in names and room is None):
+def _check_names(pattern: str, names: set[str], room: str | None, *, unlabelled: bool) -> None:
+    labels = sorted({"count", "label"} & names)
+    if unlabelled and labels:
         raise DataError(
-            f"pattern '{pattern}': needs {{room}}, or --room for files of one room, and either "
-            "{count}, for people, or {label}, for categories; e.g. '{room}/{day}/P={count}.pcap'"
+            f"pattern '{pattern}': names {{{labels[0]}}}, and --unlabelled says that no file has a "
+            "label; leave one of them out, or say in a manifest which files have one"
+        )
+    placed, either = "room" in names or room is not None, ""
+    if not unlabelled:
+        either = (
+            ", and either {count}, for people, or {label}, for categories; e.g. "
+            "'{room}/{day}/P={count}.pcap'"
+        )
+        either += "" if labels else f"; {_HINT}"
+    if not placed or len(labels) != (0 if unlabelled else 1):
+        raise DataError(
+            f"pattern '{pattern}': needs {{room}}, or --room for files of one room{either}"
         )
     if room is not None and "room" in names:
         raise DataError(
@@ -175,11 +187,12 @@ def _short_name(text: str) -> str:
     return name
 
 
-def sources_by_manifest(path: Path) -> list[Source]:
+def sources_by_manifest(path: Path, *, unlabelled: bool = False) -> list[Source]:
     """The files that a CSV names, relative to where it lies.
 
     Columns: file, room, count or label, and optionally day, start and end in seconds from the
-    file's first packet.
+    file's first packet. With ``unlabelled`` a row whose count or label is empty has none, and the
+    column may be left out.
     """
     _check_manifest(path)
     try:
@@ -198,12 +211,17 @@ def sources_by_manifest(path: Path) -> list[Source]:
         raise DataError(f"{path}: column '{column}' is there twice; which is it?")
     for column in sorted(columns - set(_COLUMNS) - {"beyond"}):
         raise DataError(f"{path}: column '{column}' is unknown; {nearest(column, _COLUMNS)}")
-    if not {"file", "room"} <= columns or ("count" in columns) == ("label" in columns):
+    labels = {"count", "label"} & columns
+    if not {"file", "room"} <= columns or (len(labels) != 1 and (labels or not unlabelled)):
+        hint = "" if labels or unlabelled else f"; {_HINT}"
         raise DataError(
             f"{path}: columns are {', '.join(sorted(columns))}; expected file, room, either count "
-            "or label, and perhaps day, start, end"
+            f"or label, and perhaps day, start, end{hint}"
         )
-    return [_manifest_row(path, line, row) for line, row in enumerate(rows, start=2)]
+    return [
+        _manifest_row(path, line, row, unlabelled=unlabelled)
+        for line, row in enumerate(rows, start=2)
+    ]
 
 
 def _check_manifest(path: Path) -> None:
@@ -220,15 +238,21 @@ def _check_manifest(path: Path) -> None:
         )
 
 
-def _manifest_row(path: Path, line: int, row: Mapping[str, str | None]) -> Source:
+def _manifest_row(
+    path: Path, line: int, row: Mapping[str, str | None], *, unlabelled: bool
+) -> Source:
     place = f"{path}, line {line}"
     if row.get("beyond") or any(value is None for value in row.values()):
         raise DataError(f"{place}: has another number of fields than the header")
     values = {column: (value or "").strip() for column, value in row.items()}
-    for column in ("file", "room", "count" if "count" in values else "label"):
+    for column in ("file", "room"):
         if not values[column]:
             raise DataError(f"{place}: '{column}' is empty")
-    label: Label = values["label"] if "label" in values else _count(values["count"], place)
+    for column in sorted({"count", "label"} & set(values)):
+        if not values[column]:
+            if not unlabelled:
+                raise DataError(f"{place}: '{column}' is empty; {_HINT}")
+            del values[column]
     start, end = (_seconds(values.get(column, ""), column, place) for column in ("start", "end"))
     if (start or 0.0) >= (np.inf if end is None else end):
         raise DataError(f"{place}: start {start:g} is not before end {end:g}")
@@ -239,12 +263,19 @@ def _manifest_row(path: Path, line: int, row: Mapping[str, str | None]) -> Sourc
     return Source(
         file,
         room=check_name(values["room"], f"{place}: room"),
-        label=label,
+        label=_label(values, place),
         day=values.get("day", ""),
         name=_short_name(f"{Path(values['file']).with_suffix('').as_posix()}{seconds}"),
         start=start,
         end=end,
     )
+
+
+def _label(told: Mapping[str, str], place: str) -> Label | None:
+    """A category, a count, or neither."""
+    if "count" in told:
+        return _count(told["count"], place)
+    return told.get("label")
 
 
 def _count(text: str, place: str) -> int:
