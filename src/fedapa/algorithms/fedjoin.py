@@ -62,7 +62,7 @@ from fedapa.learning.fit import (
     Temperature,
 )
 from fedapa.learning.prototypes import aggregate_prototypes, class_prototypes, pad_prototypes
-from fedapa.models.model import NEVER, Model, unit
+from fedapa.models.model import NEVER, SHORTEST, Model, unit
 from fedapa.payload import Array, Tree, Value
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
@@ -363,7 +363,7 @@ class FedJoin(FedAvg):
         model = self._net(room, state)
         prototypes, present = self.anchors(room, state, model)
         embeddings, _ = room.embeddings(model)
-        length = float(torch.linalg.vector_norm(embeddings, dim=1).mean())
+        length = max(SHORTEST, float(torch.linalg.vector_norm(embeddings, dim=1).mean()))
         model.classifier.weight.copy_(unit(prototypes) / (_COSINES * length))
         model.classifier.bias.copy_(torch.where(present, 0.0, NEVER))
         return model
