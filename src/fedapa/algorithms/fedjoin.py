@@ -110,12 +110,11 @@ class FedJoin(FedAvg):
     """Whether anything travels; without, every room has the same loss for itself."""
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
-        """Weights in every k-th round, prototypes and a temperature in each, up and down."""
+        """Weights in every k-th round, prototypes in each, up and down; and one temperature."""
         if not self.exchange:
             return "0", 0
         weights = 2 * sizes.parameters / self.weights_every
-        numbers = weights + 2 * (sizes.classes * sizes.width + 1)
-        return "2·(Σw/k + |C|·D + 1)", round(numbers)
+        return "2·(Σw/k + |C|·D)", round(weights + 2 * sizes.classes * sizes.width)
 
     # ---- server half ------------------------------------------------------------------------
 
