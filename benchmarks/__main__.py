@@ -41,6 +41,17 @@ def main() -> int:
     if unknown:
         sys.stderr.write(f"no benchmark '{unknown[0]}'; known: {', '.join(names())}\n")
         return 2
+    for name, own in asked.items():
+        given = [
+            option
+            for option in sorted(own)
+            if getattr(arguments, option) != parser.get_default(option)
+        ]
+        if given and name not in arguments.name:
+            sys.stderr.write(
+                f"--{given[0]} is for the benchmark '{name}'; name it, or leave it out\n"
+            )
+            return 2
     chosen = arguments.name or [name for name in names() if _is_of_speed(name)]
     figures = {}
     for name in chosen:

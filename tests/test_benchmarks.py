@@ -61,6 +61,16 @@ def test_without_names_only_speed_is_measured(
     assert measured == [name for name in names() if name not in ("counting", "joining")]
 
 
+def test_an_option_of_another_benchmark_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "counting", "--seeds", "1"])
+    assert main() == 2
+    assert capsys.readouterr().err == (
+        "--seeds is for the benchmark 'joining'; name it, or leave it out\n"
+    )
+
+
 def test_numbers_are_compared_where_both_times_have_them() -> None:
     now = {"a": {"ratio": 3.0, "new": 1.0}, "b": 2.0, "none": None}
     before = {"a": {"ratio": 2.0}, "b": 4.0, "gone": 1.0}

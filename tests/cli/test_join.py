@@ -53,6 +53,22 @@ def test_a_new_room_joins_and_leaves_a_model_and_a_page(
 def test_counts_as_people_write_them() -> None:
     assert _counts("0-3") == [0, 1, 2, 3]
     assert _counts("4, 0,2-2") == [0, 2, 4]
-    for wrong in ("many", "3-", "-2", "", "1-9999999"):
+    for wrong in ("many", "3-", "-2", "", "1-9999999", "8-2"):
         with pytest.raises(PlanError, match="--counts"):
             _counts(wrong)
+
+
+def test_a_new_room_keeps_the_labels_that_a_study_took_away(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """Which rooms the others were, and what they were left with, is not the new room's plan."""
+    rooms = make_store({"cafe": COUNTS, "hall": COUNTS}, packets=256)
+    new = make_store({"den": {0: 4, 1: 4}}, packets=256, name="new.h5")
+    data = {"file": str(rooms), "split": "recording", "train_recordings": 1, "unlabelled": "keep"}
+    theirs = run_plan(
+        Plan(rounds=1, algorithm="fedjoin", data={**data, "view": "statistics", "seconds": 1}),
+        workers=0,
+    )
+    done = carry_out(theirs.folder, new, split="recording", out=tmp_path / "out", workers=0)
+    assert not done.joined.plan.data.fewer
+    assert done.joined.data["rooms"]["den"]["validation"] > 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fedapa.cli.experiments import _OF_THE_COUNTER
 from fedapa.evaluation.results import Results
 from fedapa.experiments.compare import compare
 from fedapa.experiments.conduct import Execution
@@ -136,6 +137,10 @@ def test_every_experiment_opens_with_its_command_and_what_to_expect() -> None:
     for name in EXPERIMENTS:
         opening = said.partition(f'"""``fedapa reproduce {name}``: ')[2].partition('"""')[0]
         assert "Expected shape:" in opening, name
+
+
+def test_the_commands_know_which_experiments_are_of_the_counter() -> None:
+    assert tuple(experiment.name for experiment in OF_THE_COUNTER) == _OF_THE_COUNTER
 
 
 def test_the_papers_numbers_stand_apart() -> None:

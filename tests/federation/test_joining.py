@@ -112,6 +112,19 @@ def test_who_may_not_join(make_rooms: MakeRooms, tmp_path: Path) -> None:
         joined(other)
     with pytest.raises(PlanError, match="is no federation that a room could join"):
         joined(rooms[2], "pooled")
+    with pytest.raises(PlanError, match="is no federation that a room could join"):
+        joined(rooms[2], "local")
+    both = {"room 2": str(theirs), "room 9": str(theirs)}
+    with pytest.raises(RosterError, match="joins: there is no room 'room 9'"):
+        run(plan_of("fedavg", joins=both), rooms=rooms[2:], out=tmp_path / "both", workers=0)
+    joined(rooms[2])
+    with pytest.raises(PlanError, match="its rooms joined a federation, each for itself"):
+        run(
+            plan_of("fedavg", joins={"room 2": str(tmp_path / "new")}),
+            rooms=rooms[2:],
+            out=tmp_path / "twice",
+            workers=0,
+        )
     plan = plan_of("fedavg", joins={"room 9": str(theirs)})
     with pytest.raises(RosterError, match="room 'room 2' joins no federation"):
         run(plan, rooms=rooms[2:], out=tmp_path / "nobody", workers=0)

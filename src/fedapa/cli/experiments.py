@@ -215,6 +215,7 @@ Data = Annotated[
 ]
 
 
+# As experiments.reproduce has them; not imported from there, so that --help answers at once.
 _OF_THE_COUNTER = ("learning-curve", "onboarding", "unseen-counts", "few-labels")
 
 

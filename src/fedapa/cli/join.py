@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedapa.cli.options import Json, OnlyRooms, Workers
+from fedapa.cli.options import Json, OnlyRooms, SplitKind, Workers
 from fedapa.cli.output import print_json, print_out
 from fedapa.cli.progress import shown_progress
 
@@ -25,9 +25,7 @@ def join(
             help="Counts that there can be, recorded or not: 0-8, or 0,2,4. Default: the recorded."
         ),
     ] = None,
-    split: Annotated[
-        str, typer.Option(help="How windows to test on are held out; as in 'fedapa run'.")
-    ] = "auto",
+    split: SplitKind = None,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="To train at home; default: as the federation had.")
     ] = None,
@@ -53,7 +51,7 @@ def join(
             data,
             only=only,
             counts=None if counts is None else _counts(counts),
-            split=split,
+            split=split or "auto",
             rounds=rounds,
             out=folder,
             workers=workers,
@@ -125,5 +123,7 @@ def _counts(text: str) -> list[int]:
             raise PlanError(f"--counts {text[:60]}: expected counts such as 0-8 or 0,2,4")
         if len(first) > 6 or len(last) > 6:
             raise PlanError(f"--counts {text[:60]}: no room holds so many people")
+        if dash and int(last) < int(first):
+            raise PlanError(f"--counts {text[:60]}: {part.strip()} runs backwards; turn it round")
         found += range(int(first), int(last if dash else first) + 1)
     return sorted(set(found))

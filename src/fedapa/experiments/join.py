@@ -15,7 +15,8 @@ from fedapa.algorithms.fedjoin import FedJoin
 from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError, RosterError
 from fedapa.evaluation.results import Results
-from fedapa.experiments.joining import HOME_RATE
+from fedapa.experiments.joining import at_home
+from fedapa.federation.joining import can_be_joined
 from fedapa.federation.plan import Plan
 from fedapa.federation.run import Run, run
 from fedapa.processes import Show, unseen
@@ -25,6 +26,14 @@ from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, choose_rooms
 
 __all__ = ["Joined", "join"]
+
+
+_OF_WINDOWS = (
+    *("seconds", "overlap", "decimate", "subcarrier_step", "links", "view", "bad_windows"),
+    *("test", "validation", "validation_of"),
+)
+"""What of a federation's data settings a new room takes over: how windows are made and held out,
+not which rooms there were and what was taken away from them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +80,7 @@ def join(
     """
     theirs = Run.load(federation)
     kind = find(theirs.plan.algorithm["name"])
-    if kind.travels == Local.travels or kind.pools or kind.pools_in_turn:
+    if not can_be_joined(kind):
         raise PlanError(
             f"{federation}: {kind.title} gives nothing to a room that joins; run the federation "
             f"with --algorithm {FedJoin.name}"
@@ -86,10 +95,8 @@ def join(
     change: dict[str, Any] = {
         "joins": dict.fromkeys(rooms, str(federation)),
         "answerable": "room" if counts is None else tuple(counts),
+        **at_home(theirs.plan, kind.name),
     }
-    if kind.name != FedJoin.name:
-        rate = HOME_RATE * theirs.plan.training.learning_rate
-        change["training"] = {"learning_rate": rate}
     joined = run(
         Plan.of(plan.document(), change),
         out=out / kind.name,
@@ -120,18 +127,12 @@ def _plan(theirs: Run, data: Path, rooms: Sequence[str], split: str, rounds: int
         )
     model = next(iter(sorted((theirs.folder / "models").glob("*.safetensors"))), None)
     recipe = None if model is None else read_recipe(model)
-    own = {
-        name: value
-        for name, value in document["data"].items()
-        if name not in ("file", "only", "without", "simulated", "simulated_seed", "window")
-    }
+    own = {name: document["data"][name] for name in _OF_WINDOWS if name in document["data"]}
     own |= {"file": str(data), "only": list(rooms), "split": split}
     if recipe is not None and recipe.source == "packets":
         own["view"] = recipe.view
         if recipe.window_seconds is not None:
             own["seconds"] = recipe.window_seconds
-            if "stride" in own:
-                del own["stride"]
     document["model"]["architecture"] = nets.pop()
     return Plan.of(
         {

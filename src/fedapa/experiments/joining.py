@@ -7,25 +7,26 @@ labels. Local, the linear model, the forest and FedJoin alone join nothing: thei
 room has by itself. "Pooled newcomer" trains on its own labels and on the raw windows of all others.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedapa.algorithms import find, is_variant, names
 from fedapa.algorithms.fedavg import FedAvg
-from fedapa.algorithms.fedjoin import FedJoin
+from fedapa.algorithms.fedjoin import FedJoin, FedJoinShuffled
 from fedapa.algorithms.fedproto import FedProto
 from fedapa.algorithms.fedrep import FedRep
 from fedapa.algorithms.local import Local
 from fedapa.algorithms.pooled import PooledNewcomer
+from fedapa.errors import PlanError
 from fedapa.evaluation.results import REFERENCE
 from fedapa.experiments.experiment import CHOSEN, Case, Experiment
+from fedapa.experiments.learning_curve import most_of_a_class
+from fedapa.federation.joining import can_be_joined
 from fedapa.federation.plan import Plan
-from fedapa.federation.prepare import agree_by_cards, split_own, survey_rooms
 
-__all__ = ["FEW_LABELS", "HOME_RATE", "ONBOARDING", "UNSEEN_COUNTS", "new_room_case"]
+__all__ = ["FEW_LABELS", "ONBOARDING", "UNSEEN_COUNTS", "at_home", "new_room_case"]
 
-HOME_RATE = 0.4
+_HOME_RATE = 0.4
 """Of the federation's learning rate, in a room that joins: it has less to learn and much to lose.
 Chosen for FedAvg on simulated rooms of other seeds; FedJoin has its own rule."""
 _CURVES = (
@@ -45,6 +46,13 @@ _PARTS = {
 }
 
 
+def at_home(plan: Plan, name: str) -> dict[str, Any]:
+    """How a room trains that has joined the federation of a plan: change the plan by this."""
+    if name == FedJoin.name or not can_be_joined(find(name)):
+        return {}
+    return {"training": {"learning_rate": _HOME_RATE * plan.training.learning_rate}}
+
+
 def new_room_case(
     plan: Plan, name: str, labels: Mapping[str, Any], mark: str, value: float | str
 ) -> Case:
@@ -59,18 +67,13 @@ def new_room_case(
     """
     kind = find(name)
     few = {**labels, "unlabelled": "keep"} if labels else {}
-    change: dict[str, Any] = {"algorithm": name, "answerable": "room", "data": few}
-    # Where nothing travels there is no federation to join.
-    joins = kind.travels != Local.travels and not kind.pools_in_turn
-    if joins and name != FedJoin.name:
-        change["training"] = {"learning_rate": HOME_RATE * plan.training.learning_rate}
     return Case(
         f"{name}-{mark}",
-        change,
+        {"algorithm": name, "answerable": "room", "data": few, **at_home(plan, name)},
         f"{kind.title}, {mark}",
         kind.title,
         value,
-        joins={"algorithm": name} if joins else None,
+        joins={"algorithm": name} if can_be_joined(kind) else None,
         needs_batch_norm=kind.needs_batch_norm,
         optional=kind.needs_features,
     )
@@ -110,13 +113,7 @@ def _most_labels(plan: Plan) -> tuple[str, int]:
 
     Windows where every class has one recording: features, for one.
     """
-    kind = agree_by_cards(plan, workers=None).split
-    recordings = windows = 1
-    for origins in survey_rooms(plan, workers=None):
-        train = split_own(plan, origins, kind).train
-        found = [(origins.labels[place], origins.recordings[place]) for place in train]
-        recordings = max(recordings, *Counter(label for label, _ in set(found)).values())
-        windows = max(windows, *Counter(label for label, _ in found).values())
+    recordings, windows = most_of_a_class(plan)
     return ("train_recordings", recordings) if recordings > 1 else ("train_windows", windows)
 
 
@@ -136,15 +133,20 @@ def _few_labels(plan: Plan) -> Sequence[Case]:
     """Every room with few labels; FedJoin also with its unlabelled windows, beside controls."""
     unit, most = _most_labels(plan)
     numbers = (1, 2, 4) if unit == "train_recordings" else (3, 10, 30)
+    if most <= numbers[0]:
+        raise PlanError(
+            f"few-labels: no class has more than {most} windows to train on, so no label can be "
+            "taken away; use a shorter window, or record more"
+        )
     always = {"unlabelled": "always"}
-    shuffled = f"{FedJoin.name}-shuffled"
+    shuffled = FedJoinShuffled.name
     methods: list[tuple[str, str, dict[str, Any], str]] = [
         *((name, name, {}, find(name).title) for name in (Local.name, FedAvg.name, FedProto.name)),
         (REFERENCE, REFERENCE, {}, find(REFERENCE).title),
         (FedJoin.name, FedJoin.name, {}, FedJoin.title),
         (f"{FedJoin.name}-unlabelled", FedJoin.name, always, f"{FedJoin.title}, unlabelled too"),
         (FedJoin.control, FedJoin.control, always, f"{find(FedJoin.control).title}, unlabelled"),
-        (shuffled, shuffled, always, find(shuffled).title),
+        (shuffled, shuffled, always, FedJoinShuffled.title),
     ]
     return [
         Case(

@@ -18,7 +18,7 @@ from fedapa.experiments.experiment import CHOSEN, Case, Experiment
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import agree_by_cards, split_own, survey_rooms
 
-__all__ = ["LEARNING_CURVE"]
+__all__ = ["LEARNING_CURVE", "most_of_a_class"]
 
 _METHODS = (Local.name, REFERENCE, Linear.name, RandomForest.name)
 
@@ -41,13 +41,20 @@ def _cases(plan: Plan) -> Sequence[Case]:
 
 def _numbers(plan: Plan) -> list[int]:
     """1, 2, 4, … and as many as the class with most of them leaves to train on."""
+    most, _ = most_of_a_class(plan)
+    return [*(2**power for power in range(16) if 2**power < most), most]
+
+
+def most_of_a_class(plan: Plan) -> tuple[int, int]:
+    """The recordings, and the windows, that the class with most of them leaves to train on."""
     kind = agree_by_cards(plan, workers=None).split
-    most = 1
+    recordings = windows = 1
     for origins in survey_rooms(plan, workers=None):
         train = split_own(plan, origins, kind).train
-        kept = {(origins.labels[place], origins.recordings[place]) for place in train}
-        most = max(most, *Counter(label for label, _ in kept).values())
-    return [*(2**power for power in range(16) if 2**power < most), most]
+        found = [(origins.labels[place], origins.recordings[place]) for place in train]
+        recordings = max(recordings, *Counter(label for label, _ in set(found)).values())
+        windows = max(windows, *Counter(label for label, _ in found).values())
+    return recordings, windows
 
 
 LEARNING_CURVE = Experiment(

@@ -38,6 +38,7 @@ from fedapa.stores.store import Store
 
 __all__ = [
     "EXPERIMENTS",
+    "OF_THE_COUNTER",
     "Reproduced",
     "chosen",
     "fig4",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from fedapa.algorithms.algorithm import Algorithm, Payload, Roster, Round, ServerState
+from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError, RosterError
 from fedapa.federation import cohort, run_files
 from fedapa.federation.checkpoint import Checkpoint
@@ -25,7 +26,7 @@ from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 
-__all__ = ["Joining", "joining"]
+__all__ = ["Joining", "can_be_joined", "joining"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ class Joining(Algorithm):
         state: ServerState = {}
         for card in roster:
             state = self.admit(state, card)
+        if unknown := sorted(set(self.servers) - {card.name for card in roster}):
+            raise RosterError(
+                f"joins: there is no room '{unknown[0]}' in the data; leave it out, or correct it"
+            )
         return state
 
     def admit(self, state: ServerState, card: RoomCard) -> ServerState:
@@ -88,12 +93,17 @@ class Joining(Algorithm):
         return None
 
 
+def can_be_joined(kind: type[Algorithm]) -> bool:
+    """Whether there is a federation to join: where nothing travels, or all windows do, is none."""
+    return kind.travels != Local.travels and not kind.pools and not kind.pools_in_turn
+
+
 def joining(plan: Plan) -> Algorithm:
     """The server half for a plan: its algorithm, or that of the federations that rooms join."""
     algorithm = plan.build()
     if not plan.joins:
         return algorithm
-    if algorithm.pools:
+    if not can_be_joined(type(algorithm)):
         raise PlanError(
             f"joins: {algorithm.title} is no federation that a room could join; leave joins out"
         )
@@ -115,6 +125,11 @@ def _finished(folder: Path, plan: Plan) -> Tree:
         raise PlanError(
             f"{folder}: was run with {theirs.algorithm['name']}, who joins with "
             f"{plan.algorithm['name']}; use the same algorithm"
+        )
+    if theirs.joins:
+        raise PlanError(
+            f"{folder}: its rooms joined a federation, each for itself; join that one "
+            f"({next(iter(theirs.joins.values()))})"
         )
     state = Checkpoint(folder / "checkpoint").load()
     if state is None:

@@ -31,6 +31,7 @@ from typing import Any, cast
 import filelock
 
 from fedapa import processes
+from fedapa.algorithms.algorithm import Algorithm
 from fedapa.csi.capture import data_kind
 from fedapa.errors import PlanError, RunError
 from fedapa.evaluation.record import JsonLines, dump, scored_rounds, summarise
@@ -169,7 +170,7 @@ def _run(
     """All exchanges that are left; ``fixed`` says that the rooms are those of the plan's data."""
     algorithm = joining(plan)
     checkpoint = Checkpoint(folder / "checkpoint")
-    state = _begun(plan, folder, engine, checkpoint.load(), fixed=fixed)
+    state = _begun(plan, folder, algorithm, engine, checkpoint.load(), fixed=fixed)
     name = _name(folder, state)
     if fixed and cast(int, state["round"]) > 0:
         _check_states(folder, name, rounds.cards_of(state))
@@ -218,7 +219,13 @@ def _run(
 
 
 def _begun(
-    plan: Plan, folder: Path, engine: rounds.Engine, state: Tree | None, *, fixed: bool
+    plan: Plan,
+    folder: Path,
+    algorithm: Algorithm,
+    engine: rounds.Engine,
+    state: Tree | None,
+    *,
+    fixed: bool,
 ) -> Tree:
     """The state to go on from; refuses a directory whose data or checkpoint is of another run."""
     if state is None:
@@ -227,7 +234,7 @@ def _begun(
                 f"{folder}: its checkpoint is missing, so nothing can go on from its records; put "
                 "it back, or choose another --out"
             )
-        state = rounds.begin(joining(plan), engine, plan)
+        state = rounds.begin(algorithm, engine, plan)
         data = describe(list(rounds.cards_of(state).values()), plan)
         write_text(folder / "plan.toml", plan.toml())
         write_text(folder / "data.json", dump(data))
