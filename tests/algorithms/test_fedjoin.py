@@ -8,8 +8,10 @@ import torch
 
 from fedapa.algorithms.fedjoin import FedJoin, FedJoinAlone
 from fedapa.algorithms.local import Local
+from fedapa.errors import RosterError
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import prepare_rooms
+from fedapa.learning.alignment import align_prototypes
 from fedapa.payload import encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
@@ -226,3 +228,68 @@ def test_windows_without_a_label_meet_no_label(make_store: MakeStore) -> None:
         assert "loss_unlabelled" in report
         made.append(encode(upload))
     assert made[0] == made[1]
+
+
+def test_what_only_rooms_of_another_net_hold_is_carried_over(make_rooms: MakeRooms) -> None:
+    """Room 0 alone has its net and no window of class 2; it gets theirs in its own axes."""
+    rooms = make_rooms(((0, 1), (0, 1, 2), (0, 1, 2)), architecture=("tiny", "middle", "middle"))
+    game = Game(FedJoin(training=QUICKLY), rooms).play(2)
+    told = game.algorithm.download(game.server, "room 0", round_number(3))
+    assert told["carried"].tolist() == [False, False, True]
+    assert told["known"].all()
+    prototypes = game.server["sets"]["prototypes"]
+    theirs, ours = prototypes[1:].mean(axis=0), prototypes[0]
+    shared = np.array([True, True, False])
+    np.testing.assert_allclose(
+        told["mixture"][2], align_prototypes(theirs, ours, shared)[2], rtol=1e-4, atol=1e-5
+    )
+    assert "carried" not in game.algorithm.download(game.server, "room 1", round_number(3))
+
+
+def test_without_carrying_over_a_room_of_its_own_net_hears_of_no_other_class(
+    make_rooms: MakeRooms,
+) -> None:
+    rooms = make_rooms(((0, 1), (0, 1, 2), (0, 1, 2)), architecture=("tiny", "middle", "middle"))
+    game = Game(FedJoin(training=QUICKLY, across=False), rooms).play(1)
+    told = game.algorithm.download(game.server, "room 0", round_number(2))
+    assert "carried" not in told
+    assert told["known"].tolist() == [True, True, False]
+
+
+def test_nets_that_all_differ_need_carrying_over(make_rooms: MakeRooms) -> None:
+    rooms = make_rooms(THREE[:2], architecture=("tiny", "middle"))
+    Game(FedJoin(training=QUICKLY), rooms).play(1)
+    with pytest.raises(RosterError, match="averages nothing here"):
+        Game(FedJoin(training=QUICKLY, across=False), rooms)
+
+
+def test_a_room_guesses_carried_classes_by_prototypes(make_rooms: MakeRooms) -> None:
+    """Its classifier has no rows for them: whatever they hold, the guesses are the same."""
+    room = poor(make_rooms(THREE)[0], answerable=(0, 1, 2))
+    algorithm = FedJoin(training=QUICKLY, labelled_rounds=0)
+    mixture = np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
+    known = {"known": np.ones(3, bool), "carried": np.arange(3) == 2, "mixture": mixture}
+    made = []
+    for level in (0.0, 100.0):
+        state = algorithm.join(room, Key(0))
+        weights = {name: np.array(values) for name, values in state["model"].items()}
+        weights["classifier.bias"] = weights["classifier.bias"] + np.array([0, 0, level])
+        state = {**state, "model": weights, **known}
+        made.append(algorithm.train(room, state, round_number(1))[0]["guessed"])
+    assert (made[0] == made[1]).all()
+
+
+def test_consistency_is_a_loss_of_unlabelled_windows_alone(make_rooms: MakeRooms) -> None:
+    room = make_rooms(THREE)[0]
+    training = dataclasses.replace(QUICKLY, augment=("differences",))
+    steady = FedJoin(training=training, consistency=1.0)
+    plain = FedJoin(training=training)
+    state = plain.join(room, Key(0))
+    alike = [encode(each.train(room, state, round_number(1))[1]) for each in (steady, plain)]
+    assert alike[0] == alike[1], "there are no windows without a label"
+    fewer = poor(room)
+    _, upload, report = steady.train(fewer, state, round_number(1))
+    assert report["loss"] == pytest.approx(report["loss_ce"] + report["loss_consistency"])
+    assert encode(upload) != encode(plain.train(fewer, state, round_number(1))[1])
+    ignoring = dataclasses.replace(steady, unlabelled="ignore")
+    assert "loss_consistency" not in ignoring.train(fewer, state, round_number(1))[2]

@@ -23,9 +23,10 @@ from fedapa.experiments.experiment import (
     Nets,
 )
 from fedapa.experiments.experiment import algorithms as cases_of
-from fedapa.experiments.joining import ONBOARDING, UNSEEN_COUNTS, new_room_case
+from fedapa.experiments.joining import ONBOARDING, UNSEEN_COUNTS, WHAT_TRAVELS, new_room_case
 from fedapa.experiments.learning_curve import LEARNING_CURVE
 from fedapa.experiments.presets import preset
+from fedapa.experiments.settled import settle
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
 from fedapa.experiments.windows import WINDOWS
@@ -568,6 +569,21 @@ def test_unseen_counts_have_figures_of_their_own(make_store: MakeStore, tmp_path
     assert local.metrics(1, "unseen_mae") is not None
 
 
+def test_another_net_is_left_out_where_it_cannot_be(make_store: MakeStore) -> None:
+    counts = {0: 5, 1: 5}
+    store = make_store({"cafe": counts, "hall": counts}, packets=64)
+    asked = replace(
+        UNSEEN_COUNTS, cases=lambda plan: [c for c in UNSEEN_COUNTS.cases(plan) if c.joins]
+    )
+    for view, there in (("statistics", True), ("amplitude", False)):
+        data = {"window": 32, "overlap": 0.0, "view": view}
+        base = Base("quick", str(store), split="recording", rounds=1, changes=[{"data": data}])
+        settled = settle(asked, base, CHOSEN)
+        nets = [case for case in settled.cases if "carried over" in case.title]
+        assert (len(nets) == 6) == there
+        assert any("takes vectors, not matrices" in note for note in settled.notes) != there
+
+
 def test_onboarding_has_every_method_and_says_what_is_counted(make_store: MakeStore) -> None:
     counts = {0: 5, 1: 5}
     store = make_store({"cafe": counts, "hall": counts}, packets=64)
@@ -585,3 +601,23 @@ def test_onboarding_has_every_method_and_says_what_is_counted(make_store: MakeSt
     base = replace(base, file=str(single), split="blocked")
     first = ONBOARDING.cases(base.plan)[0]
     assert first.change["data"]["train_windows"] == 3
+
+
+def test_what_travels_has_bytes_that_fall(make_store: MakeStore, tmp_path: Path) -> None:
+    """Weights in every second round cost half of them; int8 a quarter; alone nothing travels."""
+    counts = {0: 5, 1: 5}
+    store = make_store({"cafe": counts, "hall": counts}, packets=64)
+    changes = [{"data": {"window": 32, "overlap": 0.0, "view": "statistics"}}]
+    base = Base("quick", str(store), split="recording", rounds=5, long_rounds=0, changes=changes)
+    wanted = {"fedjoin", "fedjoin-every-2", "fedjoin-int8", "fedjoin-alone"}
+
+    def cases(plan: Plan) -> list[Case]:
+        return [case for case in WHAT_TRAVELS.cases(plan) if case.name in wanted]
+
+    done = conduct(replace(WHAT_TRAVELS, cases=cases), base, Execution(1, tmp_path, workers=1))
+    (setting,) = done.results.settings
+    sizes = {row.name: row.outcomes[0].bytes[-1] for row in setting.rows if row.name in wanted}
+    whole = sizes["fedjoin"]
+    assert 0.4 * whole < sizes["fedjoin-every-2"] < 0.6 * whole
+    assert 0.2 * whole < sizes["fedjoin-int8"] < 0.35 * whole
+    assert sizes["fedjoin-alone"] < 0.01 * whole

@@ -60,6 +60,11 @@ class FedAvg(Algorithm):
 
     # ---- what the algorithms that start from here override -----------------------------------
 
+    @property
+    def shares_more(self) -> bool:
+        """Whether rooms that have no array in common still have something to exchange."""
+        return False
+
     def arrays(self, card: RoomCard) -> Mapping[str, tuple[int, ...]]:
         """The arrays of the net that a room trains, by name."""
         return card.shapes
@@ -88,7 +93,7 @@ class FedAvg(Algorithm):
         for card in roster:
             self._share(slots, shapes, card)
         partners = _partners(slots)
-        if len(slots) > 1 and not partners.any():
+        if len(slots) > 1 and not partners.any() and not self.shares_more:
             first, second = sorted(slots)[:2]
             raise RosterError(
                 f"{self.title} with sharing = '{self.sharing}' averages nothing here: no array of "

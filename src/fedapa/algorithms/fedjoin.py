@@ -15,7 +15,12 @@ mixture elsewhere; else with its classifier.
 Unlabelled windows help where a room may have classes that it has no label of: after
 ``labelled_rounds`` the net says once what every unlabelled recording is. All windows of a recording
 are of one class, so ln q = trust · mean over them of ln p, normalised; these q are kept to the end.
-The net does not see its own later answers, so that an error cannot feed itself.
+The net does not see its own later answers, so that an error cannot feed itself. ``consistency``
+adds CE(p(u), p(u′)), u′ an unlabelled window as it might have been; it is off.
+
+Weights and mixtures are of rooms with equal nets. A class that none of those holds is *carried
+over* from rooms of other nets: their mean prototypes, turned and scaled onto this net's by the
+classes that both hold (``learning/alignment.py``).
 
 Our own; docs/joining.md says what each part earns.
 """
@@ -26,6 +31,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -53,6 +59,8 @@ from fedapa.algorithms.prototype_sets import (
     take_in,
 )
 from fedapa.answers import fit_temperature
+from fedapa.learning.alignment import FEWEST_SHARED, align_prototypes
+from fedapa.learning.augment import Augmenter
 from fedapa.learning.fit import (
     NotNegative,
     NotNegativeInteger,
@@ -61,7 +69,12 @@ from fedapa.learning.fit import (
     PositiveInteger,
     Temperature,
 )
-from fedapa.learning.prototypes import aggregate_prototypes, class_prototypes, pad_prototypes
+from fedapa.learning.prototypes import (
+    aggregate_prototypes,
+    class_prototypes,
+    mean_prototypes,
+    pad_prototypes,
+)
 from fedapa.models.model import NEVER, SHORTEST, Model, unit
 from fedapa.payload import Array, Tree, Value
 from fedapa.randomness import Key
@@ -70,6 +83,7 @@ from fedapa.rooms.room import Room
 
 __all__ = ["FedJoin", "FedJoinAlone", "FedJoinShuffled"]
 
+_NOBODY = np.zeros(0, np.int64)
 _COSINES = 0.1
 """τ of the cosines by which prototypes answer."""
 
@@ -106,8 +120,19 @@ class FedJoin(FedAvg):
     at the rate η·n/(n + κ). Who has few labels stays near the others' net."""
     guesses: Literal["own", "shuffled"] = "own"
     """What the net says of unlabelled recordings; shuffled among them, a control, nothing."""
+    consistency: NotNegative = 0.0
+    """Weight of the loss that asks for equal answers on windows without a label and on the same
+    windows as they might have been (``training.augment``)."""
+    across: bool = True
+    """Whether classes that no room of equal net holds come from rooms of other nets, aligned by
+    the classes that both hold."""
     exchange: bool = True
     """Whether anything travels; without, every room has the same loss for itself."""
+
+    @property
+    def shares_more(self) -> bool:
+        """Prototypes, which can be carried over from net to net."""
+        return self.across
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """Weights in every k-th round, prototypes in each, up and down; and one temperature."""
@@ -157,6 +182,8 @@ class FedJoin(FedAvg):
             place = cast(Mapping[str, int], cast(Tree, state["sets"])["rooms"])[room]
             known = cast(Mask, state["known"])[place]
             payload.update(mixture=cast(Floats, state["mixture"])[place][known], known=known)
+            if (carried := cast(Mask, state["carried"])[place]).any():
+                payload["carried"] = carried
         told = list(cast(dict[str, float], state["temperatures"]).values())
         if told:
             payload["temperature"] = math.exp(math.fsum(map(math.log, told)) / len(told))
@@ -165,21 +192,30 @@ class FedJoin(FedAvg):
     def _mixed(self, state: ServerState) -> ServerState:
         """With Q [N, C, D] and the classes that are known [N, C], both among rooms of equal nets.
 
-        Embeddings of other nets have other axes.
+        Embeddings of other nets have other axes: classes that only they know are carried over.
         """
         sets, nets = cast(Tree, state["sets"]), cast(Mapping[str, str], state["nets"])
         if not is_heard(sets):
-            return {name: state[name] for name in state if name not in ("mixture", "known")}
+            made = ("mixture", "known", "carried")
+            return {name: state[name] for name in state if name not in made}
         prototypes, present = stored_sets(sets)
         net = np.array([nets[room] for room in sorted(nets)])
         mixture, known = np.zeros_like(prototypes), np.zeros_like(present)
-        for name in np.unique(net):
+        means: dict[str, tuple[Floats, Mask]] = {}
+        for name in np.unique(net).tolist():
             alike = np.flatnonzero(net == name)
             own, held = prototypes[alike], present[alike]
             mixed = aggregate_prototypes(own, held, self.aggregation_temperature)
             mixture[alike] = np.where(held[:, :, None], mixed, pad_prototypes(own, held))
             known[alike] = held.any(axis=0)
-        return {**state, "mixture": mixture, "known": known}
+            means[name] = cast(Floats, mean_prototypes(own, held)), known[alike[0]]
+        carried = np.zeros_like(known)
+        for name in means if self.across else ():
+            alike = np.flatnonzero(net == name)
+            values, foreign = _carried_over(means, name)
+            mixture[np.ix_(alike, foreign)] = values[foreign]
+            carried[alike] = foreign
+        return {**state, "mixture": mixture, "known": known | carried, "carried": carried}
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
@@ -217,6 +253,8 @@ class FedJoin(FedAvg):
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """The mean weights to train from; the rest is kept."""
         taken = super().receive(room, state, download, round)
+        if "known" in download and "carried" not in download:  # somebody with its net holds all now
+            taken = {name: taken[name] for name in taken if name != "carried"}
         return {**taken, **{name: download[name] for name in download if name != "weights"}}
 
     def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
@@ -274,17 +312,32 @@ class FedJoin(FedAvg):
         mask = torch.full((len(room.classes),), NEVER, device=room.device)
         mask[classes] = 0.0
         shares = None if guessed is None else torch.from_numpy(np.array(guessed)).to(room.device)
+        unlabelled = room.split.unlabelled if self.unlabelled != "ignore" else _NOBODY
+        steady = self.consistency if len(unlabelled) else 0.0
+        augmented = Augmenter.of(room, self.training.augment) if steady else None
+        recordings = torch.from_numpy(_recordings(room)) if steady else None
 
         def objective(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
             logits, _ = model(windows)
             told = F.cross_entropy(logits + mask, model.targets_of(labels))
-            if shares is None:
-                return {"loss": told, "loss_ce": told}
-            drawn = torch.randint(len(shares), (self.training.batch_size,))
-            others, _ = room.tensors(room.split.unlabelled[drawn.numpy()])
-            guess = F.cross_entropy(model(others)[0] + mask, shares[drawn.to(room.device)])
-            total = told + self.unlabelled_weight * guess
-            return {"loss": total, "loss_ce": told, "loss_unlabelled": guess}
+            losses = {"loss": told, "loss_ce": told}
+            if shares is None and not steady:
+                return losses
+            drawn = torch.randint(len(unlabelled), (self.training.batch_size,))
+            others, _ = room.tensors(unlabelled[drawn.numpy()])
+            logits, _ = model(others)
+            if shares is not None:
+                guess = F.cross_entropy(logits + mask, shares[drawn.to(room.device)])
+                losses["loss"] = losses["loss"] + self.unlabelled_weight * guess
+                losses["loss_unlabelled"] = guess
+            if augmented is not None and recordings is not None:
+                # Windows of a recording are of one class, whichever: they may lend differences.
+                changed = augmented(others, recordings[drawn].to(room.device))
+                answer = torch.softmax((logits + mask).detach(), dim=1)
+                unsteady = F.cross_entropy(model(changed)[0] + mask, answer)
+                losses["loss"] = losses["loss"] + steady * unsteady
+                losses["loss_consistency"] = unsteady
+            return losses
 
         return objective
 
@@ -310,16 +363,16 @@ class FedJoin(FedAvg):
 
     def _guess(self, room: Room, state: RoomState, round: Round) -> Floats:
         """Q [n, C] of the unlabelled windows, by the net as it is."""
-        scores, _ = room.scores(self._by_classifier(room, state), "unlabelled")
+        # The classifier has no rows for classes that only rooms of other nets know.
+        by = self._by_prototypes if "carried" in state else self._by_classifier
+        scores, _ = room.scores(by(room, state), "unlabelled")
         possible = self._possible(room, state)
         given = torch.full((len(scores), len(room.classes)), -torch.inf, dtype=torch.float64)
         given[:, possible] = torch.from_numpy(scores[:, possible].astype(np.float64))
         logarithms = torch.log_softmax(given, dim=1)[:, possible]  # (n, possible)
         owner = np.arange(len(scores))
-        if self.together and room.origins is not None:
-            _, owner = np.unique(
-                room.origins.recordings[room.split.unlabelled], return_inverse=True
-            )
+        if self.together:
+            owner = _recordings(room)
         means, _ = class_prototypes(logarithms, torch.from_numpy(owner), int(owner.max()) + 1)
         shares = torch.zeros((len(means), len(room.classes)), dtype=torch.float64)
         shares[:, possible] = torch.softmax(self.trust * means, dim=1)
@@ -366,6 +419,34 @@ class FedJoin(FedAvg):
         model.classifier.weight.copy_(unit(prototypes) / (_COSINES * length))
         model.classifier.bias.copy_(torch.where(present, 0.0, NEVER))
         return model
+
+
+def _carried_over(means: Mapping[str, tuple[Floats, Mask]], net: str) -> tuple[Floats, Mask]:
+    """The classes [C, D] that rooms of other nets hold and none with this one, in its axes; which.
+
+    The mean over those nets that have two classes or more in common with it.
+
+    Args:
+        means: net → the mean prototypes of its rooms [C, D], and which are real [C].
+        net: whose axes.
+    """
+    ours, held = means[net]
+    total, number = np.zeros_like(ours), np.zeros(len(held), np.float32)
+    for other, (theirs, known) in means.items():
+        shared, foreign = held & known, known & ~held
+        if other == net or shared.sum() < FEWEST_SHARED or not foreign.any():
+            continue
+        total[foreign] += align_prototypes(theirs, ours, shared)[foreign]
+        number[foreign] += 1
+    return np.asarray(total / np.maximum(number, 1)[:, None], np.float32), number > 0
+
+
+def _recordings(room: Room) -> npt.NDArray[np.int64]:
+    """[n] for each unlabelled window the number of its recording; its own where nobody said."""
+    if room.origins is None:
+        return np.arange(len(room.split.unlabelled))
+    _, owner = np.unique(room.origins.recordings[room.split.unlabelled], return_inverse=True)
+    return np.asarray(owner, np.int64)
 
 
 def _without(entries: Mapping[str, object], room: str) -> Tree:

@@ -216,7 +216,10 @@ Data = Annotated[
 
 
 # As experiments.reproduce has them; not imported from there, so that --help answers at once.
-_OF_THE_COUNTER = ("learning-curve", "onboarding", "unseen-counts", "few-labels")
+_OF_THE_COUNTER = (
+    *("learning-curve", "onboarding", "unseen-counts"),
+    *("few-labels", "what-travels"),
+)
 
 
 def _experiment_command(name: str, about: str) -> None:
@@ -286,6 +289,7 @@ for _name, _about in (
     ("onboarding", "What a new room with few labels gets from a federation of others."),
     ("unseen-counts", "A new room that has labels for half of its counts only."),
     ("few-labels", "All rooms have few labels, and many windows without any."),
+    ("what-travels", "Accuracy beside bytes: FedJoin with less in its messages."),
     ("all", "Every table and figure into one directory, and one page with all of them."),
 ):
     _experiment_command(_name, _about)

@@ -66,6 +66,8 @@ class Case:
     """Whether it means nothing for nets without BatchNorm."""
     optional: bool = False
     """Whether it is left out, with a note, where windows cannot be the numbers that it needs."""
+    for_vectors: bool = False
+    """Whether it is left out, with a note, where nets see matrices: its net takes vectors alone."""
     joins: Mapping[str, Any] | None = None
     """Where each room in turn joins a federation of the others: the change, over preset and
     setting, that makes their plan."""

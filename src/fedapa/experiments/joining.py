@@ -8,6 +8,7 @@ room has by itself. "Pooled newcomer" trains on its own labels and on the raw wi
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedapa.algorithms import find, is_variant, names
@@ -23,8 +24,16 @@ from fedapa.experiments.experiment import CHOSEN, Case, Experiment
 from fedapa.experiments.learning_curve import most_of_a_class
 from fedapa.federation.joining import can_be_joined
 from fedapa.federation.plan import Plan
+from fedapa.models.mlp import FeatureMLP
 
-__all__ = ["FEW_LABELS", "ONBOARDING", "UNSEEN_COUNTS", "at_home", "new_room_case"]
+__all__ = [
+    "FEW_LABELS",
+    "ONBOARDING",
+    "UNSEEN_COUNTS",
+    "WHAT_TRAVELS",
+    "at_home",
+    "new_room_case",
+]
 
 _HOME_RATE = 0.4
 """Of the federation's learning rate, in a room that joins: it has less to learn and much to lose.
@@ -122,22 +131,49 @@ def _unseen(plan: Plan) -> Sequence[Case]:
         *(Local.name, FedAvg.name, FedProto.name, REFERENCE),
         *(FedJoin.name, FedJoin.control, PooledNewcomer.name),
     )
-    return [
-        new_room_case(plan, name, {"train_classes": part}, told, part)
-        for part, told in _PARTS.items()
-        for name in methods
-    ]
+    cases = []
+    for part, told in _PARTS.items():
+        few = {"train_classes": part}
+        cases += [new_room_case(plan, name, few, told, part) for name in methods]
+        cases += [_of_another_net(plan, few, told, part, across=across) for across in (True, False)]
+    return cases
 
 
-def _few_labels(plan: Plan) -> Sequence[Case]:
-    """Every room with few labels; FedJoin also with its unlabelled windows, beside controls."""
+def _of_another_net(
+    plan: Plan, labels: Mapping[str, Any], told: str, part: str, *, across: bool
+) -> Case:
+    """FedJoin for a room whose net nobody else has: prototypes carried over from theirs, or not."""
+    case = new_room_case(plan, FedJoin.name, labels, told, part)
+    mark, title = ("carried", "carried over") if across else ("apart", "nothing carried over")
+    return replace(
+        case,
+        name=f"{FedJoin.name}-{mark}-{told}",
+        change={
+            **case.change,
+            "algorithm": {"name": FedJoin.name, "across": across},
+            "model": {"architecture": FeatureMLP.architecture},
+        },
+        title=f"{FedJoin.title}, another net, {title}, {told}",
+        group=f"{FedJoin.title}, another net, {title}",
+        for_vectors=True,
+    )
+
+
+def _fewer(plan: Plan, study: str) -> tuple[str, list[int]]:
+    """What is counted, recordings or windows, and how many labels of each class are left."""
     unit, most = _most_labels(plan)
     numbers = (1, 2, 4) if unit == "train_recordings" else (3, 10, 30)
     if most <= numbers[0]:
         raise PlanError(
-            f"few-labels: no class has more than {most} windows to train on, so no label can be "
+            f"{study}: no class has more than {most} windows to train on, so no label can be "
             "taken away; use a shorter window, or record more"
         )
+    return unit, [number for number in numbers if number < most]
+
+
+def _few_labels(plan: Plan) -> Sequence[Case]:
+    """Every room with few labels; FedJoin also with its unlabelled windows, beside controls."""
+    unit, numbers = _fewer(plan, "few-labels")
     always = {"unlabelled": "always"}
     shuffled = FedJoinShuffled.name
     methods: list[tuple[str, str, dict[str, Any], str]] = [
@@ -147,6 +183,10 @@ def _few_labels(plan: Plan) -> Sequence[Case]:
         (f"{FedJoin.name}-unlabelled", FedJoin.name, always, f"{FedJoin.title}, unlabelled too"),
         (FedJoin.control, FedJoin.control, always, f"{find(FedJoin.control).title}, unlabelled"),
         (shuffled, shuffled, always, FedJoinShuffled.title),
+        (
+            *(f"{FedJoin.name}-consistent", FedJoin.name, {"consistency": 1.0}),
+            f"{FedJoin.title}, consistent on unlabelled",
+        ),
     ]
     return [
         Case(
@@ -162,7 +202,37 @@ def _few_labels(plan: Plan) -> Sequence[Case]:
         )
         for mark, name, settings, title in methods
         for number in numbers
-        if number < most
+    ]
+
+
+def _what_travels(plan: Plan) -> Sequence[Case]:
+    """FedJoin with all rooms poor, with less and less in its messages; and nothing in them."""
+    unit, numbers = _fewer(plan, "what-travels")
+    few = {"answerable": "room", "data": {unit: numbers[0], "unlabelled": "keep"}}
+    rows: list[tuple[str, str, dict[str, Any]]] = [
+        (FedJoin.name, FedJoin.title, {}),
+        *(
+            (
+                f"{FedJoin.name}-every-{rounds}",
+                f"weights every {rounds} rounds",
+                {"algorithm": {"name": FedJoin.name, "weights_every": rounds}},
+            )
+            for rounds in (2, 5, 10)
+        ),
+        *(
+            (f"{FedJoin.name}-{precision}", precision, {"precision": precision})
+            for precision in ("float16", "int8")
+        ),
+        (
+            f"{FedJoin.name}-least",
+            "int8, weights every 5 rounds",
+            {"algorithm": {"name": FedJoin.name, "weights_every": 5}, "precision": "int8"},
+        ),
+        (FedJoin.control, find(FedJoin.control).title, {"algorithm": FedJoin.control}),
+    ]
+    return [
+        Case(name, {"algorithm": FedJoin.name, **few, **change}, title)
+        for name, title, change in rows
     ]
 
 
@@ -224,4 +294,22 @@ UNSEEN_COUNTS = Experiment(
 
 Expected shape: a row for each method and each half of the counts that has labels, with figures of
 the counts without labels by themselves. Local has none of those right; who shares is near them.
+"""
+
+WHAT_TRAVELS = Experiment(
+    "what-travels",
+    "What travels: FedJoin with fewer bytes, all rooms with few labels",
+    _what_travels,
+    (CHOSEN,),
+    notes=(
+        "All rooms have one labelled recording of every class (3 windows where there is one "
+        "recording). Prototypes travel in every round; weights where it is their turn.",
+    ),
+    fixed=True,
+    reference=FedJoin.name,
+)
+"""``fedapa reproduce what-travels``: accuracy beside the bytes of a round.
+
+Expected shape: a row for each saving, KB falling to a tenth and less, accuracy near FedJoin's own
+until weights travel too seldom.
 """

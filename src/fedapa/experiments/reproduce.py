@@ -16,7 +16,7 @@ from fedapa.experiments.architectures import layer_table
 from fedapa.experiments.conduct import Conducted, Execution, conduct, holds_features, refuse_results
 from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experiment
 from fedapa.experiments.fig4 import distribution_caption, distribution_table
-from fedapa.experiments.joining import FEW_LABELS, ONBOARDING, UNSEEN_COUNTS
+from fedapa.experiments.joining import FEW_LABELS, ONBOARDING, UNSEEN_COUNTS, WHAT_TRAVELS
 from fedapa.experiments.learning_curve import LEARNING_CURVE
 from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
@@ -49,7 +49,7 @@ __all__ = [
     "with_counted",
 ]
 
-OF_THE_COUNTER = (LEARNING_CURVE, ONBOARDING, UNSEEN_COUNTS, FEW_LABELS)
+OF_THE_COUNTER = (LEARNING_CURVE, ONBOARDING, UNSEEN_COUNTS, FEW_LABELS, WHAT_TRAVELS)
 """About our counter, not the paper's nets; "all" leaves them out."""
 EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment

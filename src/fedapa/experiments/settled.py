@@ -46,15 +46,22 @@ def settle(experiment: Experiment, base: Base, nets: Nets, show: Show = unseen) 
             return Settled(base, cases)
         view, why = agreed.view, f"chosen once, with seed 0: {agreed.view_why}"
         base = replace(base, changes=(*base.changes, {"data": {"view": view}}))
+    flat = find_view(view).is_flat
+    notes = tuple(
+        f"{case.title}: left out, because its net takes vectors, not matrices."
+        for case in cases
+        if case.for_vectors and not flat
+    )
+    cases = tuple(case for case in cases if flat or not case.for_vectors)
     optional = [case for case in cases if case.optional]
-    if not optional or find_view(view).is_flat or _have_statistics(first):
-        return Settled(base, cases, why)
+    if not optional or flat or _have_statistics(first):
+        return Settled(base, cases, why, notes)
     titles = " and ".join(dict.fromkeys(find(_algorithm(case)).title for case in optional))
     note = (
         f"{titles}: left out, because they count from statistics, which not all windows of these "
         "rooms can have (dead links, or too few packets)."
     )
-    return Settled(base, tuple(case for case in cases if not case.optional), why, (note,))
+    return Settled(base, tuple(case for case in cases if not case.optional), why, (*notes, note))
 
 
 def _needs_numbers(plan: Plan) -> bool:
