@@ -52,15 +52,26 @@ def test_rows_of_classes_that_a_room_does_not_hold_stay_as_they_were(
 
 
 def test_the_rate_by_hand(make_rooms: MakeRooms) -> None:
-    """n train windows of each of 2 classes and κ = n: half of the rate."""
+    """n train windows of each of 2 classes and κ = n: half of the rate, for who finds a net."""
     room = make_rooms()[0]
     number = len(room.split.train) / len(room.held)
     algorithm = FedJoin(training=QUICKLY, shrinkage=number)
     half = dataclasses.replace(QUICKLY, learning_rate=QUICKLY.learning_rate / 2)
     plain = FedJoin(training=half, shrinkage=0.0)
     state = algorithm.join(room, Key(0))
-    one, other = (each.train(room, state, round_number(1))[1] for each in (algorithm, plain))
+    found = {"weights": {name: np.array(values) for name, values in state["model"].items()}}
+    newcomer = algorithm.receive(room, state, found, round_number(1))
+    _, one, _ = algorithm.train(room, newcomer, round_number(1))
+    _, other, _ = plain.train(
+        room, plain.receive(room, state, found, round_number(1)), round_number(1)
+    )
     assert encode(one) == encode(other)
+    founder = algorithm.receive(room, state, {}, round_number(1))
+    _, full, _ = algorithm.train(room, founder, round_number(1))
+    whole = FedJoin(training=QUICKLY, shrinkage=0.0).train(room, state, round_number(1))[1]
+    assert encode(full) == encode(whole), "who begins with the others stays near nothing"
+    state, _, _ = algorithm.train(room, founder, round_number(1))
+    assert "newcomer" not in algorithm.receive(room, state, found, round_number(2))
 
 
 def test_a_room_that_has_not_trained_answers_by_prototypes(make_rooms: MakeRooms) -> None:

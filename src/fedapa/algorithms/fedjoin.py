@@ -116,8 +116,9 @@ class FedJoin(FedAvg):
     unlabelled_weight: NotNegative = 1.0
     """Of the loss on unlabelled windows."""
     shrinkage: NotNegative = 20.0
-    """κ: with n train windows of a class, on average over those that the room may have, it learns
-    at the rate η·n/(n + κ). Who has few labels stays near the others' net."""
+    """κ: with n train windows of a class, on average over those that the room may have, a newcomer
+    learns at the rate η·n/(n + κ): with few labels it stays near the others' net. Who is there from
+    the beginning has no such net to stay near, and learns at η."""
     guesses: Literal["own", "shuffled"] = "own"
     """What the net says of unlabelled recordings; shuffled among them, a control, nothing."""
     consistency: NotNegative = 0.0
@@ -253,6 +254,8 @@ class FedJoin(FedAvg):
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """The mean weights to train from; the rest is kept."""
         taken = super().receive(room, state, download, round)
+        if "weights" in download and "trained" not in state:
+            taken = {**taken, "newcomer": True}
         if "known" in download and "carried" not in download:  # somebody with its net holds all now
             taken = {name: taken[name] for name in taken if name != "carried"}
         return {**taken, **{name: download[name] for name in download if name != "weights"}}
@@ -298,8 +301,8 @@ class FedJoin(FedAvg):
         return state, upload, report
 
     def _careful(self, room: Room, state: RoomState) -> "FedJoin":
-        """With the rate that the room's labels allow; alone there is nothing to stay near to."""
-        if not self.exchange:
+        """With the rate that a newcomer's labels allow."""
+        if "newcomer" not in state:
             return self
         windows = len(room.split.train) / len(self._possible(room, state))  # n
         rate = self.training.learning_rate * windows / (windows + self.shrinkage)
