@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedapa import algorithms
@@ -35,6 +36,7 @@ from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.processes import Progress
 from fedapa.report.captions import caption
+from fedapa.report.tables.newcomers import until_it_counts
 from fedapa.stores.simulated_rooms import preset_of
 from tests.conftest import MakeStore
 
@@ -546,6 +548,17 @@ def test_each_room_in_turn_joins_the_others(make_store: MakeStore, tmp_path: Pat
     about = poor.data["rooms"]["cafe"]
     assert (about["train"], about["validation"]) == (3 * 2, 0)
     assert about["unlabelled"] == 3 * 2 * 2 + 3 * 2, "the other train recordings, and validation"
+    (setting,) = done.results.settings
+    table = until_it_counts(setting, done.runs, parameter="labels")
+    assert table is not None
+    found = {(row[0], row[1]): row for row in table.rows}
+    cells = found["FedJoin", "1"]
+    assert cells[2] == f"{np.mean([room['train'] for room in poor.data['rooms'].values()]):.0f}"
+    assert cells[3] == "1.0", "one round is all there was"
+    assert float(cells[4]) >= 0
+    assert cells[5] == f"{100 * poor.records[0]['mean']['accuracy']:.1f}"
+    alone = {key: run for key, run in done.runs.items() if not run.plan.joins}
+    assert until_it_counts(setting, alone, parameter="labels") is None, "nobody joins there"
     again = conduct(asked, base, Execution(1, out, resume=True, workers=1))
     assert again.results.summary()["settings"] == done.results.summary()["settings"]
 

@@ -35,6 +35,7 @@ from fedapa.report.figures.sweeps import sweep
 from fedapa.report.runs import Runs, results_of
 from fedapa.report.style import save, svg
 from fedapa.report.tables import comparison
+from fedapa.report.tables.newcomers import until_it_counts
 from fedapa.report.tables.table import Table, html_table, latex, markdown, markdown_text
 
 __all__ = ["Lead", "Report", "write_index", "write_report", "write_run_page"]
@@ -64,7 +65,7 @@ _SPLITS = {
 }
 """How windows to test on were chosen, in words."""
 _OURS = re.compile(
-    r"settings\.tex|[a-z]+-(horizons|overall-\d+|over-time|differences(-mae(-median)?)?|reach|rooms|"
+    r"settings\.tex|[a-z]+-(horizons|overall-\d+|over-time|differences(-mae(-median)?)?|reach|rooms|soon|"
     r"room-curves|published|sweep|convergence|confusion|reliability|calibration|presence|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
 )
 """Files that a report writes."""
@@ -368,6 +369,7 @@ class _Part:
         parameter = results.parameter or "value"
         self.table("sweep", comparison.overall(self.setting, parameter=parameter))
         self.table("presence", comparison.presence(self.setting, parameter=parameter))
+        self.table("soon", until_it_counts(self.setting, self.runs, parameter=parameter))
         if len(self.setting.horizons) > 1:
             self.report.heading(3, "Accuracy at every horizon")
             self.table("horizons", comparison.horizons(self.setting))

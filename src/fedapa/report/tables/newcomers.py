@@ -1,0 +1,69 @@
+"""How soon a new room counts: rounds and seconds until it is as right as it will be."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedapa.evaluation.record import LAST
+from fedapa.evaluation.results import Row, Setting, spread
+from fedapa.federation.run import Run
+from fedapa.report.captions import caption
+from fedapa.report.runs import Runs
+from fedapa.report.tables.table import Table
+
+__all__ = ["until_it_counts"]
+
+_NEAR = 0.01
+"""A net counts when its accuracy is no further than one point below its last."""
+
+
+def until_it_counts(setting: Setting, runs: Runs, *, parameter: str) -> Table | None:
+    """Rounds, and seconds of a room's own training, until newcomers count; none without any.
+
+    After the first round whose mean accuracy over rooms is within one point of the mean of the
+    last five. Rows that follow no rounds are left out.
+    """
+    rows = []
+    for row in setting.ordered:
+        own = [run for key, run in runs.items() if key[:2] == (setting.name, row.name)]
+        if own and row.value is not None and row.outcomes[0].scored is None:
+            rows.append(_row(row, own))
+    if not any(run.plan.joins for run in runs.values()) or not rows:
+        return None
+    return Table(
+        title=f"{setting.title}, how soon a new room counts",
+        headings=[
+            *("Method", parameter[:1].upper() + parameter[1:], "Labelled windows per room"),
+            *("Rounds", "Seconds per room", "Accuracy after one round (%)"),
+        ],
+        rows=rows,
+        note=(
+            "Rounds until the accuracy, mean over rooms, is within one point of that of the last "
+            f"{LAST}; mean over seeds. Seconds are those that a room trained up to then, with one "
+            f"thread, beside other work: an upper bound. {caption(setting)}"
+        ),
+    )
+
+
+def _row(row: Row, runs: Sequence[Run]) -> list[str]:
+    rounds, seconds, first, labelled = [], [], [], []
+    for outcome, run in zip(row.outcomes, runs, strict=False):
+        curve = np.asarray([np.nan if a is None else a for a in outcome.curve["accuracy"]])
+        near = np.flatnonzero(curve >= np.nanmean(curve[-LAST:]) - _NEAR)
+        rounds.append(int(near[0]) + 1 if len(near) else len(curve))
+        seconds.append(_trained(run, rounds[-1]))
+        first.append(float(curve[0]))
+        labelled.append(float(np.mean([room["train"] for room in run.data["rooms"].values()])))
+    return [
+        *(row.group, str(row.value), f"{np.mean(labelled):.0f}"),
+        *(f"{np.mean(rounds):.1f}", f"{np.mean(seconds):.1f}"),
+        f"{100 * spread(first).mean:.1f}",
+    ]
+
+
+def _trained(run: Run, rounds: int) -> float:
+    """Seconds that a room trained in the first rounds, mean over rooms."""
+    lines = (run.folder / "seconds.jsonl").read_text("utf-8").splitlines()[:rounds]
+    spent = [room["train"] for line in lines for room in json.loads(line)["rooms"].values()]
+    return float(np.sum(spent)) / max(1, len(run.data["rooms"]))
