@@ -125,6 +125,8 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
         (("fig8a", "--set", "data.windov=3"), "unknown key"),
         (("fig8b", "--set", "algorithm.name=local"), "algorithm.name: cannot be set"),
         (("fig7", "--setting", "statistical"), "fig7 has one setting only"),
+        (("table1", "--method", "fedprot"), "method 'fedprot' is not in table1; did you mean"),
+        (("all", "--method", "fedproto"), "all: has every method"),
     ):
         done = fedapa("reproduce", *words, "--out", tmp_path / "out", code=2)
         assert expected in one_sentence(done)

@@ -616,6 +616,14 @@ def test_onboarding_has_every_method_and_says_what_is_counted(make_store: MakeSt
     assert first.change["data"]["train_windows"] == 3
 
 
+def test_an_experiment_with_some_of_its_methods() -> None:
+    few = TABLE1.with_methods(["local", "fedproto"])
+    assert [case.name for case in few.cases(Base("tables").plan)] == ["local", "fedproto"]
+    sweep = FIG8B.with_methods(["fedapa"])  # whose cases name no algorithm
+    plan = Base("tables").plan
+    assert [case.name for case in sweep.cases(plan)] == [case.name for case in FIG8B.cases(plan)]
+
+
 def test_what_travels_has_bytes_that_fall(make_store: MakeStore, tmp_path: Path) -> None:
     """Weights in every second round cost half of them; int8 a quarter; alone nothing travels."""
     counts = {0: 5, 1: 5}

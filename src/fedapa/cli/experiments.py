@@ -238,6 +238,10 @@ def _experiment_command(name: str, about: str) -> None:
             list[str] | None,
             typer.Option(help="statistical or model; default: those of the paper's."),
         ] = None,
+        method: Annotated[
+            list[str] | None,
+            typer.Option(help="Only this algorithm; give it once for each.", metavar="NAME"),
+        ] = None,
         rounds: Rounds = None,
         long_rounds: LongRounds = None,
         all_long: AllLong = False,
@@ -265,7 +269,7 @@ def _experiment_command(name: str, about: str) -> None:
         )
         with shown_progress() as show:
             done = experiments.reproduce(
-                experiments.chosen(name, base, setting),
+                experiments.chosen(name, base, setting, method),
                 base,
                 Execution(seeds, out, resume, workers, show, _as_typed()),
             )

@@ -72,6 +72,13 @@ class Case:
     """Where each room in turn joins a federation of the others: the change, over preset and
     setting, that makes their plan."""
 
+    @property
+    def algorithm(self) -> str | None:
+        """The name of its algorithm; none where it has the preset's."""
+        given = self.change.get("algorithm")
+        name = given.get("name") if isinstance(given, Mapping) else given
+        return None if name is None else str(name)
+
 
 @dataclass(frozen=True)
 class Base:
@@ -163,6 +170,24 @@ class Experiment:
                 f"{self.name} has one setting only ({self.settings[0].title}); leave --setting out"
             )
         return replace(self, settings=chosen)
+
+    def with_methods(self, names: Sequence[str] | None) -> "Experiment":
+        """This experiment with some of its methods only; refuses those that it has none of."""
+        if names is None:
+            return self
+
+        def cases(plan: Plan) -> Sequence[Case]:
+            usual = plan.algorithm["name"]
+            every = [(case.algorithm or usual, case) for case in self.cases(plan)]
+            known = sorted({name for name, _ in every})
+            for name in names:
+                if name not in known:
+                    raise PlanError(
+                        f"method '{name}' is not in {self.name}; {nearest(name, known)}"
+                    )
+            return [case for name, case in every if name in names]
+
+        return replace(self, cases=cases)
 
     def _for_features(self) -> "Experiment":
         """This experiment with the MLP, without what needs BatchNorm: the MLP has none."""

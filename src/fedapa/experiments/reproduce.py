@@ -11,6 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fedapa.csi.capture import data_kind
+from fedapa.errors import PlanError
 from fedapa.evaluation.verdict import answers
 from fedapa.experiments.architectures import layer_table
 from fedapa.experiments.conduct import Conducted, Execution, conduct, holds_features, refuse_results
@@ -111,11 +112,18 @@ def reproduce(experiments: Sequence[Experiment], base: Base, how: Execution) -> 
     return done
 
 
-def chosen(name: str, base: Base, settings: Sequence[str] | None) -> list[Experiment]:
+def chosen(
+    name: str,
+    base: Base,
+    settings: Sequence[str] | None,
+    methods: Sequence[str] | None = None,
+) -> list[Experiment]:
     """One experiment by its name, or "all" of the paper's nets that mean something here."""
     features = holds_features(base.plan.data)
     if name != "all":
-        return [EXPERIMENTS[name].under(settings, features=features)]
+        return [EXPERIMENTS[name].under(settings, features=features).with_methods(methods)]
+    if methods is not None:
+        raise PlanError("all: has every method; name one experiment, or leave --method out")
     meant = [TABLE1.under(settings, features=features)]
     others = [one for one in EXPERIMENTS.values() if one not in (TABLE1, *OF_THE_COUNTER)]
     for experiment in others:

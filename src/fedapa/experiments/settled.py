@@ -56,7 +56,7 @@ def settle(experiment: Experiment, base: Base, nets: Nets, show: Show = unseen) 
     optional = [case for case in cases if case.optional]
     if not optional or flat or _have_statistics(first):
         return Settled(base, cases, why, notes)
-    titles = " and ".join(dict.fromkeys(find(_algorithm(case)).title for case in optional))
+    titles = " and ".join(dict.fromkeys(find(str(case.algorithm)).title for case in optional))
     note = (
         f"{titles}: left out, because they count from statistics, which not all windows of these "
         "rooms can have (dead links, or too few packets)."
@@ -66,11 +66,6 @@ def settle(experiment: Experiment, base: Base, nets: Nets, show: Show = unseen) 
 
 def _needs_numbers(plan: Plan) -> bool:
     return find(plan.algorithm["name"]).needs_features
-
-
-def _algorithm(case: Case) -> str:
-    chosen = case.change["algorithm"]
-    return str(chosen if isinstance(chosen, str) else chosen["name"])
 
 
 def _with_all_recordings(plan: Plan) -> Plan:
