@@ -146,7 +146,11 @@ def read_plan(folder: Path) -> Plan:
         except PlanError as error:
             raise ValueError(str(error).removeprefix(f"{path}: ")) from error
         if changed := differences(document, plan.document()):
-            raise ValueError(f"not every value is in it, e.g. {changed[0].partition(':')[0]}")
+            missing = changed[0].partition(":")[0]
+            raise ValueError(
+                f"it does not give {missing} as a run of this version does; environment.json names "
+                "the version that made it"
+            )
     return plan
 
 
