@@ -14,7 +14,9 @@ with forgetting φ = 1 − 1/memory and the trained ones as ``inertia`` ι furth
     the net sees (x − m)/d, that is the window (x − m)·σ/d + μ                         (A4)
 
 It asks nobody what the windows show: where a room stays full for as long as the memory lasts, full
-becomes usual. It is for rooms whose counts change within that time.
+becomes usual. It is for rooms whose counts change within that time. BatchNorm has such a mean and
+deviation in every channel, and they can follow in the same way (``fedapa.learning.batch_norm``,
+which needs torch).
 
 *Prototypes.* What the counter takes a window for, q [C] = softmax((W·(z − v) + b)/T), says which
 prototype it should lie at; the day's shift v [D] is the mean over classes of how far it does not::
@@ -57,6 +59,7 @@ __all__ = [
     "net_input",
     "shift_of",
     "taught",
+    "todays",
 ]
 
 Recentre: TypeAlias = Literal["no", "empty", "prototypes"]
@@ -219,15 +222,28 @@ def net_input(
 ) -> _Floats:
     """The window that the trained normaliser makes of it what today's would."""
     usual, spread = trained.mean, trained.deviation
-    whole = how.inertia + state.windows
-    if not whole:
-        return np.asarray(window, np.float64)
-    mean, square = (how.inertia * np.stack([usual, spread**2 + usual**2]) + state.inputs) / whole
+    mean, deviation = todays(how, (usual, spread), state.windows, state.inputs)
+    return np.asarray((window - mean) * (spread / deviation) + usual)  # A4
+
+
+def todays(
+    how: Adaptation, usual: tuple[_Floats, _Floats], windows: float, sums: _Floats
+) -> tuple[_Floats, _Floats]:
+    """Mean and deviation of today within their bounds, each [F].
+
+    Args:
+        how: how far they may go.
+        usual: μ and σ [F], as trained.
+        windows: n, as far as they are remembered.
+        sums: [2, F], s and r.
+    """
+    trained, spread = usual
+    whole = how.inertia + windows
+    mean, square = (how.inertia * np.stack([trained, spread**2 + trained**2]) + sums) / whole
     deviation = np.sqrt(np.maximum(square - mean**2, 0.0))  # A2
     limit = how.farthest * spread
-    mean = np.clip(mean, usual - limit, usual + limit)
-    deviation = np.clip(deviation, spread / how.stretch, spread * how.stretch)  # A3
-    return np.asarray((window - mean) * (spread / deviation) + usual)  # A4
+    mean = np.clip(mean, trained - limit, trained + limit)
+    return mean, np.clip(deviation, spread / how.stretch, spread * how.stretch)  # A3
 
 
 def shift_of(how: Adaptation, trained: Trained, state: Followed) -> _Floats:

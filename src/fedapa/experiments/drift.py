@@ -11,10 +11,12 @@ Expected shape: accuracy and MAE by day, a figure for each algorithm, a line for
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from fedapa.adaptation import Adaptation, Embed, Trained, begin, follow_all, taught
 from fedapa.algorithms import find
@@ -23,27 +25,30 @@ from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError
 from fedapa.evaluation.metrics import METRICS, confusion, counts_people, median_scores, score
 from fedapa.evaluation.record import over_rooms
-from fedapa.evaluation.results import REFERENCE, Outcome, Results, Row, Setting
+from fedapa.evaluation.results import Outcome, Results, Row, Setting
 from fedapa.experiments.experiment import CHOSEN, Case, Experiment
 from fedapa.federation.plan import DataPlan, Plan
-from fedapa.federation.prepare import cut_windows, split_own
+from fedapa.federation.prepare import cut_windows, prepare_rooms, split_own
 from fedapa.federation.run import Run
+from fedapa.learning.batch_norm import following
+from fedapa.payload import Array
 from fedapa.processes import Progress, Show, unseen
 from fedapa.randomness import Key
 from fedapa.report.runs import Runs
-from fedapa.rooms.model_file import load_model
+from fedapa.rooms.model_file import load_model, read_recipe, read_weights
+from fedapa.rooms.room import Room
 from fedapa.stores.materialise import RoomWindows
 from fedapa.windows.labels import Label, class_indices
 from fedapa.windows.split import by_date
 
 __all__ = ["CHOSEN_LINE", "DRIFT", "Watched", "chosen_of", "followed_days", "watch"]
 
-_METHODS = (Local.name, FedJoin.name, REFERENCE)
+_METHODS = (Local.name, FedJoin.name)
 _THIRDS = {"test": 1 / 3, "validation": 1 / 2}
 """Of the days: a third tests, half of the others validates."""
 _LABELLED = 10
 """Windows of a day with a label, in the row that has some."""
-_NOTHING, _TAUGHT, CHOSEN_LINE = "nothing", "labelled", "chosen"
+_NOTHING, _NORMS, _TAUGHT, CHOSEN_LINE = "nothing", "norms", "labelled", "chosen"
 _WAYS: Mapping[str, tuple[str, Adaptation]] = {
     _NOTHING: ("Nothing", Adaptation()),
     "normaliser": ("Normaliser", Adaptation(normaliser=True)),
@@ -58,6 +63,7 @@ _WAYS: Mapping[str, tuple[str, Adaptation]] = {
 _TITLES = {
     CHOSEN_LINE: "Chosen on validation days",
     **{name: title for name, (title, _) in _WAYS.items()},
+    _NORMS: "BatchNorm",
     _TAUGHT: f"{_LABELLED} labelled windows",
 }
 
@@ -149,15 +155,18 @@ def watch(run: Run, show: Show = unseen) -> tuple[Watched, list[int], list[int]]
     watched: dict[str, dict[int, dict[str, _Scores]]] = {}
     tested: set[int] = set()
     checked: set[int] = set()
-    rooms = cut_windows(run.plan, view=_view(run))
-    for number, own in enumerate(rooms, start=1):
-        model = load_model(run.folder / "models" / f"{own.room}.safetensors")
+    plan = Plan.of(run.plan.document(), {"data": {"view": _view(run)}})
+    rooms = {room.name: room for room in prepare_rooms(plan)}
+    for number, own in enumerate(cut_windows(plan), start=1):
+        model = load_model(_model_path(run, own.room))
         truth = class_indices(own.room, own.labels, model.classes)
-        days = list(_days(run.plan, own, truth))
+        days = list(_days(plan, own, truth))
         tested |= {day.number for day in days if day.tested}
         checked |= {day.number for day in days if not day.tested}
         told = _told(model.trained, model.embed, own.open(), days, truth)
-        for line, probabilities in told:
+        weights = read_weights(_model_path(run, own.room))
+        norms = _with_batch_norms(rooms[own.room], weights, model.trained, days)
+        for line, probabilities in (*told, *norms):
             for day, given in zip(days, probabilities, strict=True):
                 scored = day.windows[~day.labelled]
                 reached = _scores(given[~day.labelled], truth[scored], model.classes)
@@ -166,11 +175,14 @@ def watch(run: Run, show: Show = unseen) -> tuple[Watched, list[int], list[int]]
     return watched, sorted(checked - tested), sorted(tested)
 
 
-def _view(run: Run) -> str | None:
+def _model_path(run: Run, room: str) -> Path:
+    return run.folder / "models" / f"{room}.safetensors"
+
+
+def _view(run: Run) -> str:
     """What the rooms of a run agreed on, where its plan leaves it open."""
-    model = next(iter(sorted((run.folder / "models").glob("*.safetensors"))))
-    recipe = load_model(model).recipe
-    return recipe.view if recipe.source == "packets" else None
+    recipe = read_recipe(_model_path(run, min(run.data["rooms"])))
+    return recipe.view if recipe.source == "packets" else run.plan.data.view
 
 
 def _told(
@@ -196,6 +208,28 @@ def _told(
     yield _TAUGHT, told
 
 
+def _with_batch_norms(
+    room: Room, weights: Mapping[str, Array], trained: Trained, days: Sequence[_Day]
+) -> Iterator[tuple[str, list[npt.NDArray[np.float64]]]]:
+    """The line whose BatchNorms follow; nothing where the net has none."""
+    if not room.card.norms:
+        return
+    model = room.build()
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+    net = following(model, Adaptation())
+
+    def embed(windows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        with torch.no_grad():
+            given = torch.from_numpy(room.normaliser(windows)).to(room.device)
+            return np.asarray(net.embed(given).cpu().numpy(), np.float32)
+
+    windows, state = room.windows, begin(trained)
+    yield (
+        _NORMS,
+        [follow_all(Adaptation(), trained, state, windows[day.windows], embed)[0] for day in days],
+    )
+
+
 def _scores(
     probabilities: npt.NDArray[np.float64], truth: _Index, classes: Sequence[Label]
 ) -> dict[str, float]:
@@ -217,11 +251,12 @@ def chosen_of(watched: Watched, days: Sequence[int]) -> str:
     rooms and days: what helps in one room by chance does not. The error is the MAE of the median
     where classes are counts, else the share that is wrong.
     """
-    errors = {line: _errors(watched[line], days) for line in _WAYS}
-    right = {line: _mean(watched[line], days)["accuracy"] for line in _WAYS}
+    ways = [line for line in watched if line != _TAUGHT]
+    errors = {line: _errors(watched[line], days) for line in ways}
+    right = {line: _mean(watched[line], days)["accuracy"] for line in ways}
     able = [
         line
-        for line in _WAYS
+        for line in ways
         if right[line] >= right[_NOTHING] and _falls(errors[_NOTHING] - errors[line])
     ]
     return min(able, key=lambda line: float(errors[line].mean()), default=_NOTHING)
@@ -310,7 +345,7 @@ def _choice(
     metric = "mae_median" if "mae_median" in _mean(checked[0][_NOTHING], days) else "accuracy"
     people = METRICS[metric].in_people
     told = []
-    for line in _WAYS:
+    for line in (line for line in checked[0] if line != _TAUGHT):
         mean = float(np.mean([_mean(watched[line], days)[metric] for watched in checked]))
         told.append(f"{_TITLES[line].lower()} {mean if people else 100 * mean:.2f}")
     seeds = ", ".join(_TITLES[line].lower() for line in picked)
