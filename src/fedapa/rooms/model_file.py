@@ -227,7 +227,6 @@ def load_model(path: str | Path) -> CountingModel:
         mean, deviation = arrays[_MEAN], arrays[_DEVIATION]
         prototypes, members = arrays[_PROTOTYPES], arrays[_MEMBERS]
         graph = arrays[_GRAPH]
-        weight, bias = arrays[_WEIGHT], arrays[_BIAS]
         recipe_values = about["recipe"]
     except (KeyError, TypeError) as error:
         raise DataError(f"{path}: {error} is missing; not a whole model, make it again") from error
@@ -244,8 +243,6 @@ def load_model(path: str | Path) -> CountingModel:
         _DEVIATION: _is(deviation, np.float32, shape[-1:]) and (deviation > 0).all(),
         _PROTOTYPES: prototypes.ndim == 2 and _is(prototypes, np.float32, (len(classes), -1)),
         _MEMBERS: _is(members, np.int64, (len(classes),)),
-        _WEIGHT: _is(weight, np.float32, prototypes.shape),
-        _BIAS: _is(bias, np.float32, (len(classes),)),
         _GRAPH: _is(graph, np.uint8, (-1,)),
     }
     for name, good in sound.items():
@@ -265,6 +262,7 @@ def load_model(path: str | Path) -> CountingModel:
             f"{path}: its recipe makes windows of {_sides(made)}, its net counts {_sides(shape)}; "
             "damaged, make it again"
         )
+    session = _session(path, graph.tobytes(), arrays, (len(classes), prototypes.shape[1]))
     return CountingModel(
         room=room,
         classes=classes,
@@ -275,9 +273,19 @@ def load_model(path: str | Path) -> CountingModel:
         synthetic=synthetic,
         prototypes=prototypes,
         present=members > 0,
-        classifier=(weight, bias),
-        _session=_session(path, graph.tobytes(), arrays, (len(classes), prototypes.shape[1])),
+        classifier=_classifier(path, arrays, prototypes.shape),
+        _session=session,
     )
+
+
+def _classifier(
+    path: Path, arrays: Mapping[str, Array], shape: tuple[int, ...]
+) -> tuple[_Floats, _Floats]:
+    """W [C, D] and b [C]; a graph that runs may still have others."""
+    weight, bias = (arrays.get(name, np.zeros(0, np.float32)) for name in (_WEIGHT, _BIAS))
+    if not _is(weight, np.float32, shape) or not _is(bias, np.float32, shape[:1]):
+        raise DataError(f"{path}: its classifier is not what a model has; damaged, make it again")
+    return weight.astype(np.float32), bias.astype(np.float32)
 
 
 def _windows_of(recipe: Recipe, shape: tuple[int, ...]) -> tuple[int, ...]:
