@@ -134,6 +134,7 @@ def test_import_makes_a_store_that_runs(tmp_path: Path) -> None:
         (("--layout", "wical", "--pattern", "{room}"), "has its own pattern"),
         (("--layout", "wical", "--unlabelled"), "has labels of its own; leave --unlabelled out"),
         (("--pattern", "{room}/{day}/P={count}.dat", "--unlabelled"), "names {count}, and --unl"),
+        ((*FITS, "--days-of-a-room"), "--days-of-a-room is for --layout wical"),
         (("--layout", "wical"), "expected a path like <room>/sess<day>/P=<count>.csv"),
         (
             ("--pattern", "{room}/{day}/P={count}.dat", "--chip", "4358"),

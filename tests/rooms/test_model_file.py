@@ -13,6 +13,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from fedapa import Plan, Recipe, Room, Windower, class_prototypes, load_model, read_capture, run
+from fedapa.adaptation import Adaptation, begin, follow_all
 from fedapa.answers import Answer, probabilities_of
 from fedapa.errors import DataError
 from fedapa.models.model import Model, nearest_prototype
@@ -114,6 +115,18 @@ def test_a_model_file_knows_its_room(make_rooms: MakeRooms, tmp_path: Path) -> N
             loaded.prototypes[index], embeddings[labels == index].mean(axis=0), rtol=1e-5
         )
     assert not loaded.prototypes[1].any()
+
+
+def test_a_counter_that_follows_nothing_counts_as_its_model_file(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """What was trained is all in the file: W·z + b, divided by T, are its scores."""
+    room, model = room_with_net(make_rooms, "tiny", True)
+    loaded = load_model(saved(tmp_path / "a.safetensors", room, model))
+    windows, trained = room.windows[:4], loaded.trained
+    told, _ = follow_all(Adaptation(), trained, begin(trained), windows, loaded.embed)
+    np.testing.assert_allclose(told, loaded.probabilities(windows), atol=1e-6)
+    assert trained.empty == (loaded.classes.index(0) if 0 in loaded.classes else None)
 
 
 def test_equal_models_have_equal_bytes(make_rooms: MakeRooms, tmp_path: Path) -> None:

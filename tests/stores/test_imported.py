@@ -583,6 +583,20 @@ def test_wical_makes_a_room_of_a_room_and_a_day(tmp_path: Path) -> None:
         assert (first.label, second.label, first.shape) == (0, 1, (3, 420))
 
 
+def test_wical_makes_one_room_of_its_days_where_that_is_asked(tmp_path: Path) -> None:
+    out = tmp_path / "wical.h5"
+    folder = wical_tree(tmp_path / "upstream")
+    import_wical(folder, out, days_of_a_room=True, only=["small-room"])
+    import_wical(folder, tmp_path / "days.h5")
+    with Store(out) as store, Store(tmp_path / "days.h5") as by_day:
+        assert store.rooms == ("small-room",)
+        told = [(own.day, own.label) for own in store.recordings("small-room")]
+        assert sorted(told) == [("1", 0), ("1", 1), ("2", 0), ("2", 1)]
+        (same,) = [own for own in store.recordings("small-room") if own.name == "day 2 P=1"]
+        _, other = by_day.recordings("small-room day 2")
+        np.testing.assert_array_equal(store.read(same, 0, 3), by_day.read(other, 0, 3))
+
+
 def test_wical_as_npz_equals_its_tree(tmp_path: Path) -> None:
     folder = wical_tree(tmp_path / "upstream")
     import_wical(folder, tmp_path / "tree.h5")

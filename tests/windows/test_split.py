@@ -13,6 +13,7 @@ from fedapa.windows.split import (
     LabelledClasses,
     Split,
     SplitKind,
+    by_date,
     refused_splits,
     split_windows,
     with_fewer_labels,
@@ -197,6 +198,42 @@ def test_a_day_split_without_days_names_the_room_and_the_remedy() -> None:
         split_windows("cafe", **{**known, "days": None}, kind="day", key=Key(0))
 
 
+def test_a_later_split_keeps_to_the_order_of_time() -> None:
+    """9 days of 12 windows, by thirds: 3 test, half of the other 6 validate; whatever the seed.
+
+    Day 10 comes after day 9. Count 7 was first there on day 5, so it is nowhere; a window without
+    a label is to learn from on day 2, and nowhere on day 10.
+    """
+    dates = [*map(str, range(2, 11))]
+    known = laid_out(
+        {**campaign(dates), (7, "5", "1"): 2, (None, "2", "x"): 1, (None, "10", "x"): 1}
+    )
+    for seed in (0, 1):
+        parts = split_windows(
+            "cafe", **known, kind="later", key=Key(seed), test=1 / 3, validation=1 / 2
+        )
+        assert days_of(known, parts.train) == {"2", "3", "4"}
+        assert days_of(known, parts.validation) == {"5", "6", "7"}
+        assert days_of(known, parts.test) == {"8", "9", "10"}
+        assert [len(part) for part in (parts.train, parts.validation, parts.test)] == [36] * 3
+        assert days_of(known, parts.unlabelled) == {"2"}
+        assert parts.kind == "later"
+    assert by_date({"day 10", "day 9", "2024-03-02", "2024-03-01"}) == [
+        *("2024-03-01", "2024-03-02", "day 9", "day 10"),
+    ]
+
+
+def test_a_later_split_always_leaves_a_day_to_learn_from() -> None:
+    known = laid_out(campaign("abc"))
+    parts = split_windows("cafe", **known, kind="later", key=Key(0), test=0.9, validation=0.9)
+    found = [days_of(known, part) for part in (parts.train, parts.validation, parts.test)]
+    assert found == [{"a"}, {"b"}, {"c"}]
+    none = split_windows("cafe", **known, kind="later", key=Key(0), test=0.3, validation=0.0)
+    assert days_of(known, none.train) == {"a", "b"}
+    with pytest.raises(DataError, match="recorded on 2 of at least 3 days; record more"):
+        split_windows("cafe", **laid_out(campaign("ab")), kind="later", key=Key(0))
+
+
 def test_days_that_are_each_the_only_one_of_a_class_leave_nothing_to_test() -> None:
     known = laid_out({(0, "a", "1"): 4, (1, "b", "1"): 4})
     with pytest.raises(DataError, match=r"every day is the only one of some class.*'recording'"):
@@ -345,7 +382,7 @@ def test_overlapping_windows_cannot_be_split_at_random() -> None:
         split_windows("cafe", **known, kind="random", key=Key(0))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "day"])
+@pytest.mark.parametrize("kind", [*KINDS, "day", "later"])
 def test_continuous_recordings_neither_train_nor_test(kind: SplitKind) -> None:
     """They change nothing for the others."""
     plain = laid_out(campaign())

@@ -94,6 +94,13 @@ def import_(
     layout: Annotated[
         str | None, typer.Option(help="wical: that set's own tree of feature CSVs.")
     ] = None,
+    days_of_a_room: Annotated[
+        bool,
+        typer.Option(
+            "--days-of-a-room",
+            help="With --layout wical: the days of a room in one room, not a room for each day.",
+        ),
+    ] = False,
     chip: Annotated[
         str | None, typer.Option(help="Of Nexmon captures that do not tell it, e.g. 4358.")
     ] = None,
@@ -165,8 +172,10 @@ def import_(
             raise PlanError(
                 f"--layout wical holds features, not packets; leave {', '.join(given)} out"
             )
-        rows = import_wical(source, out, only=only, without=without)
+        rows = import_wical(source, out, only=only, without=without, days_of_a_room=days_of_a_room)
     else:
+        if days_of_a_room:
+            raise PlanError("--days-of-a-room is for --layout wical; a pattern has {day}")
         if pattern is not None:
             sources, unmatched = sources_by_pattern(
                 source, pattern, room=room, unlabelled=unlabelled

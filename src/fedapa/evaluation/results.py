@@ -8,7 +8,7 @@ is the mean of the last five rounds up to h, never a best round.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +212,10 @@ class Setting:
     """What a run says of its data: source, synthetic, split, classes, window shape, rooms."""
     reference: str = REFERENCE
     """The row whose differences to all others are shown, where there is one of that name."""
+    averaged: int = LAST
+    """Rounds that a figure is the mean of."""
+    final: Sequence[float] = ()
+    """Of a sweep over days: those that nothing was chosen on, over which its lines are summed."""
 
     def row(self, name: str) -> Row | None:
         """A row by its name."""
@@ -231,6 +235,19 @@ class Setting:
             if row.value is not None:
                 lines.setdefault(row.group, []).append(row)
         return lines
+
+    @property
+    def summed(self) -> "Setting":
+        """The lines of a sweep as rows, each the mean over its final values."""
+        rows = []
+        for group, line in self.lines.items():
+            last = [row for row in line if row.value in self.final]
+            outcomes = [
+                replace(same[0], at=_mean_at([outcome.at for outcome in same]))
+                for same in zip(*(row.outcomes for row in last), strict=True)
+            ]
+            rows.append(replace(last[0], name=group, group="paper", outcomes=outcomes, value=None))
+        return replace(self, rows=rows, final=())
 
     @property
     def counts_people(self) -> bool:
@@ -457,6 +474,21 @@ def still_gaining(row: Row) -> float | None:
             return None
         rises.append(scored[1].mean() - scored[0].mean())
     return float(np.mean(rises))
+
+
+def _mean_at(figures: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """What outcomes have at each horizon, averaged room by room, each outcome alike."""
+    made = {}
+    for horizon in figures[0]:
+        told = [at[horizon]["rooms"] for at in figures]
+        rooms = {
+            room: average([scores[room] for scores in told if room in scores])
+            for room in sorted({room for scores in told for room in scores})
+        }
+        whole = over_rooms(rooms, dict.fromkeys(rooms, 1))
+        parts = {part: values for part, values in whole.items() if part != "weighted"}
+        made[horizon] = {**parts, "rooms": rooms}
+    return made
 
 
 def _fewer_rooms(row: Row, horizon: int, metric: str) -> dict[str, list[int]]:

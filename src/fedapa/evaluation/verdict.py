@@ -26,6 +26,8 @@ def in_short(setting: Setting, horizon: int, parameter: str = "") -> str | None:
     Lines of a sweep of ``parameter`` are compared at its largest value. None where there is nothing
     to compare.
     """
+    if setting.final:
+        return _of_days(setting, horizon, parameter)
     if setting.lines:
         return _of_lines(setting, horizon, parameter)
     scored = [row for row in setting.rows if row.metrics(horizon, "accuracy") is not None]
@@ -51,6 +53,18 @@ def in_short(setting: Setting, horizon: int, parameter: str = "") -> str | None:
     seeds = len(setting.seeds)
     chance = "; one seed, so a few points may be chance" if seeds < 2 and others else ""
     return f"{told}: {', '.join(compared)}{chance}." if compared else f"{told}."
+
+
+def _of_days(setting: Setting, horizon: int, parameter: str) -> str | None:
+    """The reference against each other line, over the values that nothing was chosen on."""
+    summed = setting.summed
+    best = summed.row(setting.reference)
+    if best is None:
+        return None
+    days = ", ".join(f"{value:g}" for value in setting.final)
+    told = f"{best.title}: right in {_percent(best, horizon, 'accuracy')} of the windows"
+    compared = [_against(summed, best, row, horizon) for row in summed.rows if row is not best]
+    return f"{told} of {parameter} {days}: {', '.join(compared)}."
 
 
 def _of_lines(setting: Setting, horizon: int, parameter: str) -> str | None:

@@ -101,7 +101,8 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
     first = _missing(federations)
     if not how.resume:
         _refuse_leftovers(out, experiment, {**first, **missing})
-    _refuse_less(out / experiment.name / "results.json", plans)
+    followed = experiment.follow is not None
+    _refuse_less(out / experiment.name / "results.json", plans, followed=followed)
     _check([*first.values(), *missing.values()], how.show)
     cores = available_cores() if workers is None else max(1, workers)
     for stage in (first, missing):  # nobody joins what is not finished
@@ -126,10 +127,12 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
             *_who_learns_unlabelled(plans.values(), settings),
         ],
     )
-    (out / experiment.name).mkdir(parents=True, exist_ok=True)
-    results.save(out / experiment.name / "results.json")
     if base.file is not None:  # a run may have been made when its data lay elsewhere
         runs = {key: replace(done, plan=_by(done.plan, base.file)) for key, done in runs.items()}
+    if experiment.follow is not None:
+        results = experiment.follow(results, runs, how.show)
+    (out / experiment.name).mkdir(parents=True, exist_ok=True)
+    results.save(out / experiment.name / "results.json")
     return Conducted(results, runs)
 
 
@@ -313,16 +316,20 @@ def _refuse_leftovers(out: Path, experiment: Experiment, missing: Mapping[Path, 
         )
 
 
-def _refuse_less(path: Path, plans: Mapping[tuple[str, str, int], Plan]) -> None:
+def _refuse_less(
+    path: Path, plans: Mapping[tuple[str, str, int], Plan], *, followed: bool = False
+) -> None:
     """Refuse to replace results by those of fewer seeds, settings, methods or rounds.
 
-    They would be lost. Values of a sweep may change, with the rounds for one.
+    They would be lost. Values of a sweep may change, with the rounds for one. Where runs are
+    ``followed``, every case has a setting.
     """
     if not path.is_file():
         return
     earlier = Results.load(path)
     asked, cases, seeds = (set(names) for names in zip(*plans, strict=True))
-    lost = [setting.name for setting in earlier.settings if setting.name not in asked]
+    settings = cases if followed else asked
+    lost = [setting.name for setting in earlier.settings if setting.name not in settings]
     rows = [row for setting in earlier.settings for row in setting.rows if row.group != "blind"]
     # "fedproto.nearest" is another net of case "fedproto".
     methods = {row.name.partition(".")[0] for row in rows if row.value is None}

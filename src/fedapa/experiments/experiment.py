@@ -10,9 +10,11 @@ from typing import Any
 
 from fedapa.algorithms import find
 from fedapa.errors import PlanError, nearest
-from fedapa.evaluation.results import REFERENCE, horizons_of
+from fedapa.evaluation.results import REFERENCE, Results, horizons_of
 from fedapa.experiments.presets import preset as preset_values
 from fedapa.federation.plan import Plan
+from fedapa.processes import Show
+from fedapa.report.runs import Runs
 from fedapa.windows.views import find_view
 from fedapa.windows.views.statistics import Statistics
 
@@ -145,6 +147,9 @@ class Experiment:
     """Whether it is about its settings, so that it means nothing in others."""
     reference: str = REFERENCE
     """The case that others are measured against."""
+    follow: Callable[[Results, Runs, Show], Results] | None = None
+    """What the finished runs are asked beside their own scores: its results take their place, with
+    a setting for each case."""
 
     def under(self, names: Sequence[str] | None, *, features: bool) -> "Experiment":
         """This experiment in some settings only; in the one there is for features."""

@@ -104,8 +104,8 @@ class DataPlan(_Section):
     partition_classes: Annotated[int, Field(ge=2, le=_MOST_CLASSES)] = 2
     """k, the classes in a room."""
     split: SplitChoice = "auto"
-    """random (paper-like, leaks), blocked, recording or day; auto is the strictest that all rooms
-    allow."""
+    """random (paper-like, leaks), blocked, recording, day or later (the last days, in their order);
+    auto is the strictest of the first four that all rooms allow."""
     train_recordings: PositiveInteger | None = None
     """Recordings of each class to train on at most; by default all that are left to train. How much
     must be recorded? ``fedapa reproduce learning-curve`` asks with this."""
@@ -121,7 +121,7 @@ class DataPlan(_Section):
     are there without a label. Then validation windows have none either, and the room's normaliser
     is of all of its windows but for those of the test."""
     test: Share = 0.2
-    """Share of windows to test on."""
+    """Share of windows to test on; of days where the split is later."""
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the rest kept from training, for whatever is tuned."""
     validation_of: ValidationOf = "class"

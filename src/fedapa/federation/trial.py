@@ -106,11 +106,12 @@ def _time_folds(origins: Surveyed, windows: npt.NDArray[np.int64]) -> _Index:
 
 def _unit_folds(origins: Surveyed, kind: SplitKind, windows: npt.NDArray[np.int64]) -> _Index:
     """By whole days, recordings or windows."""
-    units = origins.days if kind == "day" else origins.recordings
+    by_day = kind in ("day", "later")
+    units = origins.days if by_day else origins.recordings
     known: dict[str, dict[str, int]] = {}
     folds = []
     for window in windows.tolist():
-        group = "" if kind == "day" else str(origins.labels[window])
+        group = "" if by_day else str(origins.labels[window])
         unit = str(window) if kind == "random" else units[window]
         mine = known.setdefault(group, {})
         folds.append(mine.setdefault(unit, len(mine)) % _FOLDS)

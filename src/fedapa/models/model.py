@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 __all__ = [
+    "BATCH_NORMS",
     "NEVER",
     "SHORTEST",
     "Counter",

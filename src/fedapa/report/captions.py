@@ -130,7 +130,7 @@ def caption(setting: Setting, horizon: int | None = None) -> str:
         if min(setting.horizons, default=LAST) < LAST:
             when += " or of all where there were fewer"
     else:
-        averaged = min(LAST, horizon)
+        averaged = min(setting.averaged, horizon)
         when = f"after {number_of(horizon, 'round')}"
         when += f", mean of the last {averaged}" if averaged > 1 else ""
     commits = (commit.partition("+") for commit in setting.commits)

@@ -7,7 +7,7 @@ and ``index.html`` with all of it; runs get the same page alone.
 import html
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -59,13 +59,14 @@ _MEANINGS = {
 """Metrics in words, for who reads a page alone."""
 _SPLITS = {
     "day": "Split day: a room is tested on days that it did not train on.",
+    "later": "Split later: a room trains on its first days and is tested on its last.",
     "recording": "Split recording: a room is tested on recordings that it did not train on.",
     "blocked": "Split blocked: a room is tested on other parts of recordings that it trained on.",
     "random": "Split random: test windows may lie beside train windows, which flatters.",
 }
 """How windows to test on were chosen, in words."""
 _OURS = re.compile(
-    r"settings\.tex|[a-z]+-(horizons|overall-\d+|over-time|differences(-mae(-median)?)?|reach|rooms|soon|"
+    r"settings\.tex|[a-z]+-(horizons|overall-\d+|over-time|days|differences(-mae(-median)?)?|reach|rooms|soon|"
     r"room-curves|published|sweep|convergence|confusion|reliability|calibration|presence|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
 )
 """Files that a report writes."""
@@ -277,10 +278,19 @@ def _about(results: Results) -> str:
         f"{f'Preset {results.preset}: ' if results.preset else ''}{what} in "
         f"{number_of(len(results.settings), 'setting')} with "
         f"{number_of(len(results.seeds), 'seed')} ({', '.join(map(str, results.seeds))}), split "
-        f"{' and '.join(split)}, seen after {', '.join(map(str, horizons))} rounds. A figure is "
-        f"the mean of the last {results.averaged} rounds up to there"
-        f"{', or of all where there were fewer,' if horizons[0] < results.averaged else ','} on "
-        f"test windows, never a best round. Data: {results.kind}."
+        f"{' and '.join(split)}, seen after {', '.join(map(str, horizons))} rounds. "
+        f"{_averaged(results.averaged, horizons[0])} Data: {results.kind}."
+    )
+
+
+def _averaged(rounds: int, first: int) -> str:
+    """What a figure is, in a sentence."""
+    if rounds == 1:
+        return "A figure is of the model files, the nets after the last round."
+    fewer = ", or of all where there were fewer," if first < rounds else ","
+    return (
+        f"A figure is the mean of the last {rounds} rounds up to there{fewer} on test windows, "
+        "never a best round."
     )
 
 
@@ -367,6 +377,11 @@ class _Part:
         """A sweep: the parameter against the metrics, then how each value got there."""
         self.figure("sweep", sweep(results, self.setting), results.parameter)
         parameter = results.parameter or "value"
+        if self.setting.final:
+            self.table("days", comparison.by_value(self.setting, parameter))
+            summed = replace(self, setting=self.setting.summed)
+            summed.differences("accuracy", "mae_median")
+            return
         self.table("sweep", comparison.overall(self.setting, parameter=parameter))
         self.table("presence", comparison.presence(self.setting, parameter=parameter))
         self.table("soon", until_it_counts(self.setting, self.runs, parameter=parameter))

@@ -7,10 +7,11 @@ that cannot be.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 from fedapa.errors import DataError
 from fedapa.windows.labels import Label, check_name
-from fedapa.windows.split import STRICTEST_FIRST, SplitKind
+from fedapa.windows.split import SplitKind
 
 __all__ = ["LARGEST_SET", "DataCard", "RoomCard"]
 
@@ -59,8 +60,8 @@ class DataCard:
         _check_window_shape(where, self.window_shape)
         _check_parts(where, self.parts)
         for kind in sorted({*self.allowed_splits, *self.refused_splits}):
-            if kind not in STRICTEST_FIRST:
-                known = ", ".join(STRICTEST_FIRST)
+            if kind not in get_args(SplitKind):
+                known = ", ".join(get_args(SplitKind))
                 raise DataError(f"{where}: split '{kind:.80}' is unknown; expected {known}")
             if self.allowed_splits.get(kind, 0) < 0:
                 raise DataError(

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors import numpy as safetensors_numpy
 
+from fedapa.adaptation import Trained
 from fedapa.answers import Answer, expected_count, median_class, probabilities_of
 from fedapa.errors import DataError, FedapaError
 from fedapa.files import write_bytes
@@ -45,6 +46,7 @@ _FORMAT = 3
 _MEAN, _DEVIATION = "normaliser.mean", "normaliser.deviation"
 _PROTOTYPES, _MEMBERS = "prototypes", "prototypes.windows"
 _GRAPH = "graph"
+_WEIGHT, _BIAS = "classifier.weight", "classifier.bias"
 _BESIDE = frozenset({_MEAN, _DEVIATION, _PROTOTYPES, _MEMBERS, _GRAPH})
 """What is in the file beside the net's own arrays."""
 _TYPES = ("F32", "I64", "U8")
@@ -150,7 +152,26 @@ class CountingModel:
     """[C, D] the mean embedding of the room's train windows by class; zero where it has none."""
     present: npt.NDArray[np.bool_]
     """[C] which classes it has train windows of."""
+    classifier: tuple[_Floats, _Floats]
+    """[C, D] and [C]: what makes logits of an embedding, W·z + b."""
     _session: Any
+
+    @property
+    def trained(self) -> Trained:
+        """What a counter that follows its room begins with, see ``fedapa.adaptation``."""
+        normaliser = self.recipe.normaliser
+        assert normaliser is not None  # every model file has one
+        empty = self.classes.index(0) if 0 in self.classes else None
+        return Trained(
+            mean=normaliser.mean.astype(np.float64),
+            deviation=normaliser.deviation.astype(np.float64),
+            prototypes=self.prototypes.astype(np.float64),
+            present=self.present,
+            weight=self.classifier[0].astype(np.float64),
+            bias=self.classifier[1].astype(np.float64),
+            temperature=self.temperature,
+            empty=empty if empty is not None and self.present[empty] else None,
+        )
 
     def probabilities(self, windows: npt.ArrayLike) -> _Floats:
         """[B, C] how probable each class is; ``windows`` are [B, …] as the recipe makes them."""
@@ -241,6 +262,7 @@ def load_model(path: str | Path) -> CountingModel:
             f"{path}: its recipe makes windows of {_sides(made)}, its net counts {_sides(shape)}; "
             "damaged, make it again"
         )
+    session = _session(path, graph.tobytes(), arrays, (len(classes), prototypes.shape[1]))
     return CountingModel(
         room=room,
         classes=classes,
@@ -251,8 +273,19 @@ def load_model(path: str | Path) -> CountingModel:
         synthetic=synthetic,
         prototypes=prototypes,
         present=members > 0,
-        _session=_session(path, graph.tobytes(), arrays, (len(classes), prototypes.shape[1])),
+        classifier=_classifier(path, arrays, prototypes.shape),
+        _session=session,
     )
+
+
+def _classifier(
+    path: Path, arrays: Mapping[str, Array], shape: tuple[int, ...]
+) -> tuple[_Floats, _Floats]:
+    """W [C, D] and b [C]; a graph that runs may still have others."""
+    weight, bias = (arrays.get(name, np.zeros(0, np.float32)) for name in (_WEIGHT, _BIAS))
+    if not _is(weight, np.float32, shape) or not _is(bias, np.float32, shape[:1]):
+        raise DataError(f"{path}: its classifier is not what a model has; damaged, make it again")
+    return weight.astype(np.float32), bias.astype(np.float32)
 
 
 def _windows_of(recipe: Recipe, shape: tuple[int, ...]) -> tuple[int, ...]:

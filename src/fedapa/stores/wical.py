@@ -3,7 +3,8 @@
 Its tree is ``<room>/sess<day>/P=<count>.csv``, perhaps below ``datasets``: one row a window, 420
 numbers without a header. An ``.npz`` of the same rows with the arrays X, room, sess, y and pos
 will do as well. One room on one day becomes one room of the store: the same room is measured
-differently on another day, and that is what the federation is for.
+differently on another day, and that is what the federation is for. Who asks what a counter does on
+a later day wants one room with several days instead (``days_of_a_room``).
 """
 
 import re
@@ -42,25 +43,38 @@ def import_wical(
     *,
     only: Sequence[str] | None = None,
     without: Sequence[str] | None = None,
+    days_of_a_room: bool = False,
 ) -> list[Imported]:
-    """Make a store of the set's counting part; ``source`` is its tree or its ``.npz``."""
+    """Make a store of the set's counting part.
+
+    Args:
+        source: its tree or its ``.npz``.
+        out: the store to make.
+        only: rooms, as the store will call them, to take.
+        without: rooms to leave out.
+        days_of_a_room: whether a room's days are days of one room, not rooms of their own.
+    """
     recordings = list(_from_npz(source) if source.is_file() else _from_tree(source))
+    named = {
+        recording: recording.room if days_of_a_room else f"{recording.room} day {recording.day}"
+        for recording in recordings
+    }
     if only or without:
-        there = {_room_of(recording) for recording in recordings}
-        chosen = choose_rooms(there, only=only, without=without, place=str(source))
-        recordings = [recording for recording in recordings if _room_of(recording) in chosen]
+        chosen = choose_rooms(named.values(), only=only, without=without, place=str(source))
+        recordings = [recording for recording in recordings if named[recording] in chosen]
     rows: list[Imported] = []
     with write_store(out) as store:
         rooms: set[str] = set()
         for recording in recordings:
-            room = check_name(_room_of(recording), "room")
+            room = check_name(named[recording], "room")
             if room not in rooms:
                 about = {"device": "wi-cal features"}
                 store.add_room(room, synthetic=False, about=about)
                 rooms.add(room)
+            name = f"P={recording.count}"
             store.add_features(
                 room,
-                f"P={recording.count}",
+                f"day {recording.day} {name}" if days_of_a_room else name,
                 label=recording.count,
                 features=recording.features,
                 day=recording.day,
@@ -81,10 +95,6 @@ def import_wical(
                 "that holds the rooms"
             )
     return rows
-
-
-def _room_of(recording: _Recording) -> str:
-    return f"{recording.room} day {recording.day}"
 
 
 def _from_tree(folder: Path) -> Iterator[_Recording]:

@@ -1,10 +1,12 @@
-"""Which windows train, validate and test, in four ways; every result names the one it used.
+"""Which windows train, validate and test, in five ways; every result names the one it used.
 
 ``random``     window by window; paper-like, and it leaks: neighbours in one recording are alike,
                so a test window has near twins in train.
 ``blocked``    blocks of time are held out of recordings, with a gap on both sides that nobody uses.
 ``recording``  whole recordings are held out: nothing of a test recording was ever seen.
 ``day``        whole days are held out: furniture and gain of a test day were never seen.
+``later``      the same in the order of time: train on the first days, validate on the days after
+               them, test on the last; for what happens to a counter that nobody trains again.
 
 The test part is a share of every class. A class too small to be split goes to train whole: it must
 be learnable before it can be tested. Validation is a share of what is left, held out the same way
@@ -13,7 +15,9 @@ their training windows), and it is taken away for every algorithm alike. Who tun
 a share of every class that can afford it (``validation_of = "class"``).
 
 Days are held out of the room as a whole, for test and for validation: a day with some classes in
-train and others in test would be known. No day is held out that is the last of a class.
+train and others in test would be known. No day is held out that is the last of a class. ``later``
+keeps to the order of time instead: windows of a class that the first days lack are in no part,
+nor are windows without a label of other days than those. Its shares are of the days.
 
 Where windows overlap, train and ``unlabelled`` have all of them; every other part has windows that
 do not overlap each other. Continuous recordings are for counting over time: in no part but
@@ -23,6 +27,7 @@ A room may have few labels: those of some train windows can be taken away, and t
 them, or they are kept as ``unlabelled``. Then validation windows have no label either.
 """
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
@@ -42,6 +47,7 @@ __all__ = [
     "SplitChoice",
     "SplitKind",
     "ValidationOf",
+    "by_date",
     "check_learnable",
     "lying_apart",
     "refused_splits",
@@ -49,9 +55,10 @@ __all__ = [
     "with_fewer_labels",
 ]
 
-SplitKind: TypeAlias = Literal["random", "blocked", "recording", "day"]
+SplitKind: TypeAlias = Literal["random", "blocked", "recording", "day", "later"]
 SplitChoice: TypeAlias = Literal[SplitKind, "auto"]
-"""auto: the strictest kind that all rooms of a run allow."""
+"""auto: the strictest kind that all rooms of a run allow; never ``later``, which is a question of
+its own."""
 Part: TypeAlias = Literal["train", "validation", "test", "continuous", "unlabelled"]
 LabelledClasses: TypeAlias = Literal["all", "lower", "upper", "alternate"]
 """Which classes of a room have labels, of those in its train part, in their order: all, the lower
@@ -257,7 +264,8 @@ def split_windows(
         key: the stream that decides which windows are held out.
         days: for each window the day of its recording, empty where it is not known.
         continuous: for each window whether its recording is a continuous one; by default none is.
-        test: share of each class to test on; of the room's windows where days are held out.
+        test: share of each class to test on; of the room's windows where days are held out, of
+            its days where they are held out in their order.
         validation: share of the rest to validate on.
         validation_of: the rest of the room as a whole, or of every class with four units or more
             (recordings or days; windows where the split is random or blocked).
@@ -265,6 +273,8 @@ def split_windows(
     check_learnable(room, labels, continuous)
     windows = _Windows.of(labels, recordings, starts, spans=spans, days=days, continuous=continuous)
     _refuse_impossible(room, windows, kind)
+    if kind == "later":
+        return _in_time(room, windows, test, validation)
     rest, tested = _hold_out_test(windows, kind, test, key / "test")
     if not len(tested):
         raise DataError(
@@ -288,6 +298,48 @@ def split_windows(
         kind=kind,
         continuous=windows.without_overlaps(np.flatnonzero(windows.continuous)),
         unlabelled=np.flatnonzero(~windows.continuous & (windows.classes == NO_CLASS)),
+    )
+
+
+def by_date(days: Collection[str]) -> list[str]:
+    """Days in their order, each once: numbers in their names count as numbers, so 2 before 10."""
+    return sorted(
+        set(days),
+        key=lambda day: [
+            (not part.isdecimal(), int(part) if part.isdecimal() else 0, part)
+            for part in re.split(r"(\d+)", day)
+        ],
+    )
+
+
+def _in_time(room: str, windows: _Windows, test: float, validation: float) -> Split:
+    """The first days, those after them, and the last."""
+    learned = windows.learned
+    days = by_date(windows.days[learned].tolist())
+    if len(days) < _DAYS:
+        raise DataError(
+            f"room '{room}': split = 'later', but it was recorded on {len(days)} of at least "
+            f"{_DAYS} days; record more, or use another split"
+        )
+    tested = min(max(1, round(len(days) * test)), len(days) - 2)
+    rest = len(days) - tested
+    checked = min(max(1, round(rest * validation)), rest - 1) if validation else 0
+    place = {day: number for number, day in enumerate(days)}
+    numbers = [place[day] for day in windows.days[learned].tolist()]
+    parts = np.searchsorted([rest - checked, rest], numbers, side="right")  # 0, 1, 2
+    train = learned[parts == 0]
+    known = np.isin(windows.classes[learned], windows.classes[train])
+    return Split(
+        train=train,
+        validation=windows.without_overlaps(learned[(parts == 1) & known]),
+        test=windows.without_overlaps(learned[(parts == 2) & known]),
+        kind="later",
+        continuous=windows.without_overlaps(np.flatnonzero(windows.continuous)),
+        unlabelled=np.flatnonzero(
+            ~windows.continuous
+            & (windows.classes == NO_CLASS)
+            & np.isin(windows.days, days[: rest - checked])
+        ),
     )
 
 
@@ -416,10 +468,10 @@ def _holds_block(windows: _Windows, index: _Index) -> bool:
 def _refuse_impossible(room: str, windows: _Windows, kind: SplitKind) -> None:
     learned = windows.learned
     without = learned[windows.days[learned] == ""]
-    if kind == "day" and len(without):
+    if kind in ("day", "later") and len(without):
         raise DataError(
-            f"room '{room}': split = 'day', but recording '{windows.recordings[without[0]]}' has "
-            "no day; import with {day} in the pattern, or use split = 'recording'"
+            f"room '{room}': split = '{kind}', but recording '{windows.recordings[without[0]]}' "
+            "has no day; import with {day} in the pattern, or use split = 'recording'"
         )
     if kind == "random" and windows.overlap:
         raise DataError(

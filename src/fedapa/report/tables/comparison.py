@@ -28,6 +28,7 @@ from fedapa.report.captions import caption, fewer_rooms, number_of, time_text
 from fedapa.report.tables.table import Table
 
 __all__ = [
+    "by_value",
     "calibration",
     "differences",
     "horizons",
@@ -323,6 +324,36 @@ def in_paper_layout(results: Results) -> Table | None:
         ),
         breaks=_breaks(order),
         spans=[("", 1), *((one.title, len(metrics_of(one, _SIDE_BY_SIDE))) for one in settings)],
+    )
+
+
+def by_value(setting: Setting, parameter: str) -> Table:
+    """The lines of a sweep: accuracy and error at each value, then the mean over the final ones."""
+    at, lines = setting.rounds, setting.lines
+    values = sorted({float(row.value) for line in lines.values() for row in line if row.value})
+    metrics = metrics_of(setting, ("accuracy", "mae_median"))
+    several = len(setting.final) > 1
+    rows = []
+    for row in setting.summed.rows:
+        by = {own.value: own for own in lines[row.name]}
+        cells = [
+            _cell(figure, name)
+            for name in metrics
+            for figure in (
+                *(by[value].metrics(at, name) if value in by else None for value in values),
+                *([row.metrics(at, name)] if several else []),
+            )
+        ]
+        rows.append([row.title, *cells])
+    under = [f"{parameter} {value_text(value)}" for value in values]
+    if several:
+        under.append(f"{parameter} {', '.join(map(value_text, setting.final))}")
+    return Table(
+        title=f"{setting.title}, by {parameter}",
+        headings=["Follows the room", *(name for _ in metrics for name in under)],
+        rows=rows,
+        note=_sentences(_over_seeds(setting), caption(setting, at)),
+        spans=[("", 1), *((METRICS[name].heading, len(under)) for name in metrics)],
     )
 
 
