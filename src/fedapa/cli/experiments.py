@@ -216,7 +216,7 @@ Data = Annotated[
 
 
 # As experiments.reproduce has them; not imported from there, so that --help answers at once.
-_OF_THE_COUNTER = ("learning-curve", "onboarding", "unseen-counts", "few-labels")
+_OF_THE_COUNTER = ("learning-curve", "onboarding", "unseen-counts", "few-labels", "tasks")
 
 
 def _experiment_command(name: str, about: str) -> None:
@@ -286,6 +286,7 @@ for _name, _about in (
     ("onboarding", "What a new room with few labels gets from a federation of others."),
     ("unseen-counts", "A new room that has labels for half of its counts only."),
     ("few-labels", "All rooms have few labels, and many windows without any."),
+    ("tasks", "One net that tells count and activity, against a net for each."),
     ("all", "Every table and figure into one directory, and one page with all of them."),
 ):
     _experiment_command(_name, _about)

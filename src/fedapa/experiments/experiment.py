@@ -10,9 +10,10 @@ from typing import Any
 
 from fedapa.algorithms import find
 from fedapa.errors import PlanError, nearest
-from fedapa.evaluation.results import REFERENCE, horizons_of
+from fedapa.evaluation.results import REFERENCE, Row, Setting, horizons_of
 from fedapa.experiments.presets import preset as preset_values
 from fedapa.federation.plan import Plan
+from fedapa.report.tables.table import Table
 from fedapa.windows.views import find_view
 from fedapa.windows.views.statistics import Statistics
 
@@ -136,6 +137,10 @@ class Experiment:
     """Whether it is about its settings, so that it means nothing in others."""
     reference: str = REFERENCE
     """The case that others are measured against."""
+    combined: Callable[[Sequence[Row]], Sequence[Row]] | None = None
+    """What rows become where several runs are one; it keeps the name of one of its cases."""
+    table: Callable[[Setting], Table] | None = None
+    """A table of its own, of each setting, that comes before all others."""
 
     def under(self, names: Sequence[str] | None, *, features: bool) -> "Experiment":
         """This experiment in some settings only; in the one there is for features."""
