@@ -15,6 +15,7 @@ from fedapa.learning.alignment import align_prototypes
 from fedapa.payload import encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
+from fedapa.rooms.task import ACTIVITY, Task
 from fedapa.windows.origins import Origins
 from tests.algorithms.by_hand import QUICKLY, Game, round_number
 from tests.conftest import MakeRooms, MakeStore
@@ -304,3 +305,48 @@ def test_consistency_is_a_loss_of_unlabelled_windows_alone(make_rooms: MakeRooms
     assert encode(upload) != encode(plain.train(fewer, state, round_number(1))[1])
     ignoring = dataclasses.replace(steady, unlabelled="ignore")
     assert "loss_consistency" not in ignoring.train(fewer, state, round_number(1))[2]
+
+
+def test_unlabelled_windows_are_guessed_in_each_task_by_itself(make_rooms: MakeRooms) -> None:
+    """Shares of the counts sum to one, and so do those of the activities; nobody looks at what
+    the activities of unlabelled windows would be."""
+    room = poor(make_rooms(THREE)[0])
+    algorithm = FedJoin(training=QUICKLY, labelled_rounds=0, unlabelled="always")
+    uploads = []
+    for hidden in (0, 1):
+        activity = np.arange(len(room.labels)) % 2
+        activity[room.split.unlabelled] = hidden
+        task = Task(ACTIVITY, ("sitting", "walking"), activity)
+        both = dataclasses.replace(room, further=(task,))
+        state, upload, report = algorithm.train(both, algorithm.join(both, Key(0)), round_number(1))
+        guessed = np.array(state["guessed"])
+        assert guessed.shape == (len(room.split.unlabelled), 5)
+        np.testing.assert_allclose(guessed[:, :3].sum(axis=1), 1.0, rtol=1e-6)
+        np.testing.assert_allclose(guessed[:, 3:].sum(axis=1), 1.0, rtol=1e-6)
+        assert (guessed[:, 2] == 0).all(), "nobody has told of count 2"
+        assert report["loss_unlabelled"] > 0
+        uploads.append(encode(upload))
+    assert uploads[0] == uploads[1]
+
+
+def test_the_rate_of_two_tasks_is_that_of_their_classes_on_average(make_rooms: MakeRooms) -> None:
+    """n windows of each of 3 counts and 1.5 n of each of 2 activities: 6 n of 5 classes, so with
+    κ = 1.2 n half of the rate."""
+    room = make_rooms(THREE)[0]
+    task = Task(ACTIVITY, ("sitting", "walking"), np.arange(len(room.labels)) % 2)
+    both = dataclasses.replace(room, further=(task,))
+    number = 2 * len(room.split.train) / 5
+    half = dataclasses.replace(QUICKLY, learning_rate=QUICKLY.learning_rate / 2)
+    slow, plain = FedJoin(training=QUICKLY, shrinkage=number), FedJoin(training=half, shrinkage=0.0)
+    state = {**slow.join(both, Key(0)), "newcomer": True}
+    one, other = (each.train(both, state, round_number(1))[1] for each in (slow, plain))
+    assert encode(one) == encode(other)
+
+
+def test_a_room_that_may_answer_some_counts_answers_any_activity(make_rooms: MakeRooms) -> None:
+    room = poor(make_rooms(THREE)[0], answerable=(0, 1))
+    task = Task(ACTIVITY, ("sitting", "walking"), np.arange(len(room.labels)) % 2)
+    both = dataclasses.replace(room, further=(task,))
+    algorithm = FedJoin(training=QUICKLY)
+    state = {**algorithm.join(both, Key(0)), "known": np.ones(5, bool)}
+    assert algorithm._possible(both, state) == [0, 1, 3, 4]

@@ -177,4 +177,4 @@ def test_every_metric_over_time_names_its_time() -> None:
     for name, metric in METRICS.items():
         assert (metric.time != "") == any(name.endswith(f"_{time}") for time in OVER_TIME)
         assert metric.in_people == (name.startswith("mae") or name == "unseen_mae")
-        assert metric.less_is_better == (metric.in_people or name == "ece")
+        assert metric.less_is_better == (metric.in_people or name in ("ece", "activity.ece"))

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from fedapa import prototype_contrast
 from fedapa.algorithms.prototype_sets import sample_shares
 from fedapa.errors import DataError, PlanError
-from fedapa.learning.losses import fedapa_loss, soft_targets
+from fedapa.learning.fit import cross_entropy
+from fedapa.learning.losses import fedapa_loss, over_tasks, soft_targets
+from fedapa.models.mlp import FeatureMLP
 from fedapa.randomness import Key
 
 SEEDS = st.integers(0, 10_000)
@@ -254,3 +256,87 @@ def test_soft_targets_spread_over_what_a_room_holds() -> None:
 def test_categories_and_a_spread_of_nothing_have_no_soft_targets() -> None:
     assert soft_targets(("sit", "walk"), 1.0) is None
     assert soft_targets((0, 1), 0.0) is None
+
+
+def two_tasks(logits: torch.Tensor, embeddings: torch.Tensor) -> FeatureMLP:
+    """A net of a count with two classes and an activity with two, that answers with these."""
+    model = FeatureMLP(classes=4, width=embeddings.shape[1], features=3)
+    model.blocks = (slice(0, 2), slice(2, 4))
+    model.forward = lambda windows: (logits, embeddings)  # type: ignore[method-assign]
+    return model
+
+
+def test_the_loss_of_two_tasks_by_hand() -> None:
+    """Window 1: count 0 of logits (ln 3, 0) has p = 3/4, activity 1 of (0, 0) has p = 1/2.
+    Window 2: count 1 of (0, 0) has p = 1/2, and no activity.
+
+    L = (ln 4/3 + ln 2) / 2 + ln 2: the logits (ln 3, 0) of window 2's activity are not asked, and
+    those of one task are not in the denominator of the other.
+    """
+    logits = torch.tensor([[math.log(3), 0.0, 0.0, 0.0], [0.0, 0.0, math.log(3), 0.0]])
+    labels = torch.tensor([[0, 3], [1, -1]])
+    losses = cross_entropy(two_tasks(logits, torch.zeros(2, 1)), torch.zeros(2, 3), labels)
+    expected = (math.log(4 / 3) + math.log(2)) / 2 + math.log(2)
+    assert losses["loss"].item() == pytest.approx(expected)
+    assert losses["loss_ce"].item() == pytest.approx(expected)
+
+
+def test_ordinal_targets_are_of_the_count_alone() -> None:
+    """Shares (0.8, 0.2) for count 0 and logits of zero: every cross-entropy is ln 2, and that of
+    logits (ln 3, 0) is −0.8 ln 3/4 − 0.2 ln 1/4, where the activity's stays −ln 3/4."""
+    logits = torch.tensor([[math.log(3), 0.0, math.log(3), 0.0]])
+    model = two_tasks(logits, torch.zeros(1, 1))
+    model.targets = torch.tensor([[0.8, 0.2], [0.2, 0.8]])
+    loss = cross_entropy(model, torch.zeros(1, 3), torch.tensor([[0, 2]]))["loss"]
+    expected = 0.8 * math.log(4 / 3) + 0.2 * math.log(4) + math.log(4 / 3)
+    assert loss.item() == pytest.approx(expected)
+
+
+def test_a_batch_without_any_activity_has_the_loss_of_the_count() -> None:
+    logits, labels = torch.randn(3, 4), torch.tensor([0, 1, 1])
+    model = two_tasks(logits, torch.zeros(3, 1))
+    untold = torch.stack([labels, torch.full((3,), -1)], dim=1)
+    loss = cross_entropy(model, torch.zeros(3, 3), untold)["loss"]
+    assert torch.equal(loss, torch.nn.functional.cross_entropy(logits[:, :2], labels))
+
+
+def test_the_contrasts_of_two_tasks_stay_in_their_blocks() -> None:
+    """eqn_11 of each task with its own block of Q, of P and of the mask, added."""
+    embeddings, labels, sets, _ = drawn(3, batch=6, classes=5)
+    count, activity = labels % 3, labels % 2
+    logits, mixture = torch.randn(6, 5, dtype=torch.float64), sets.mean(dim=0)
+    known = torch.tensor([True, True, True, True, True])
+    model = two_tasks(logits, embeddings)
+    model.blocks = (slice(0, 3), slice(3, 5))
+
+    def of_task(
+        own: torch.Tensor, r: torch.Tensor, y: torch.Tensor, targets: torch.Tensor, block: slice
+    ) -> dict[str, torch.Tensor]:
+        return fedapa_loss(
+            own,
+            r,
+            y,
+            mixture=mixture[block],
+            sets=sets[:, block],
+            present=known[block],
+            temperature=0.5,
+            weight=0.7,
+            targets=targets,
+        )
+
+    both = over_tasks(of_task, model, logits, embeddings, torch.stack([count, activity + 3], dim=1))
+    alone = [
+        fedapa_loss(
+            logits[:, block],
+            embeddings,
+            y,
+            mixture=mixture[block],
+            sets=sets[:, block],
+            present=known[block],
+            temperature=0.5,
+            weight=0.7,
+        )
+        for block, y in zip(model.blocks, (count, activity), strict=True)
+    ]
+    for name in ("loss", "loss_ce", "loss_g", "loss_c"):
+        assert both[name].item() == pytest.approx(alone[0][name].item() + alone[1][name].item())

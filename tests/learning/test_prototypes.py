@@ -303,3 +303,23 @@ def test_without_self_many_rooms_need_no_array_of_rooms_by_rooms_either() -> Non
     with Largest() as few:  # that it would be seen
         aggregate_prototypes(prototypes[:500], present[:500], 0.5, include_self=False)
     assert few.numbers == 2 * 500 * 500
+
+
+def test_prototypes_of_two_tasks_stand_in_their_blocks() -> None:
+    """Counts are classes 0 and 1, activities 2 and 3; (2, 0) and (4, 0) are of count 0, (0, 2) of
+    count 1; (2, 0) and (0, 2) are of activity 2, and nobody says what (4, 0) is.
+
+    Means: (3, 0), (0, 2), (1, 1), and none for class 3.
+    """
+    embeddings = np.array([[2.0, 0.0], [0.0, 2.0], [4.0, 0.0]])
+    labels = np.array([[0, 2], [1, 2], [0, -1]])
+    prototypes, counts = class_prototypes(embeddings, labels, 4)
+    assert prototypes.tolist() == [[3.0, 0.0], [0.0, 2.0], [1.0, 1.0], [0.0, 0.0]]
+    assert counts.tolist() == [2, 1, 2, 0]
+
+
+def test_no_class_is_for_several_tasks_alone() -> None:
+    with pytest.raises(DataError, match="labels from -1 to 0: expected 0 to 1"):
+        class_prototypes(np.zeros((2, 1)), np.array([0, -1]), 2)
+    with pytest.raises(DataError, match="labels from -2 to 1: expected -1 to 1"):
+        class_prototypes(np.zeros((1, 1)), np.array([[-2, 1]]), 2)

@@ -1,6 +1,7 @@
 import hashlib
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import pytest
 
 from fedapa.csi.reading import read_chunks
 from fedapa.errors import DataError
+from fedapa.report.tables.captures import import_summary, import_table
 from fedapa.stores.imported import captures
 from fedapa.stores.imported.captures import import_captures
 from fedapa.stores.imported.preparation import Preparation
 from fedapa.stores.imported.sources import sources_by_manifest, sources_by_pattern
 from fedapa.stores.materialise import materialise
 from fedapa.stores.simulated import write_simulated
-from fedapa.stores.simulated_captures import PATTERN, write_simulated_captures
+from fedapa.stores.simulated_captures import PATTERN, patterns_of, write_simulated_captures
+from fedapa.stores.simulated_rooms import changed_preset, preset_of
 from fedapa.stores.store import Store
 from fedapa.stores.wical import import_wical
 from fedapa.windows.recipe import Recipe
@@ -779,3 +782,65 @@ def test_no_label_is_neither_a_count_nor_a_category(tmp_path: Path) -> None:
     imported(tree(tmp_path / "b", {"hall/sit.dat": take(2)}), "{room}/{label}.dat", out)
     with pytest.raises(DataError, match="counts and categories do not go into one store"):
         imported(tree(tmp_path / "c", {"hall/P=1.dat": take(3)}), "{room}/P={count}.dat", out)
+
+
+def test_a_second_label_comes_from_the_path(tmp_path: Path) -> None:
+    folder = tree(
+        tmp_path / "in",
+        {
+            "cafe/P=0-empty.dat": take(1),
+            "cafe/P=2-sitting.dat": take(2),
+            "cafe/P=2-walking.dat": take(3),
+        },
+    )
+    out = tmp_path / "rooms.h5"
+    rows = imported(folder, "{room}/P={count}-{activity}.dat", out)
+    assert [(row.label, row.activity) for row in rows] == [
+        (0, "empty"),
+        (2, "sitting"),
+        (2, "walking"),
+    ]
+    assert import_summary(rows)["rooms"]["cafe"]["activities"] == ["empty", "sitting", "walking"]
+    assert import_table(rows).rows[0][1] == "0, 2 people; empty, sitting, walking"
+    with Store(out) as store:
+        told = [(one.label, one.activity) for one in store.recordings("cafe")]
+    assert told == [(0, "empty"), (2, "sitting"), (2, "walking")]
+    assert [row.known for row in imported(folder, "{room}/P={count}-{activity}.dat", out)] == [
+        1
+    ] * 3
+    with pytest.raises(
+        DataError, match="labelled 0, but the same recording is labelled 0 and 'emp"
+    ):
+        imported(folder, "{room}/P={count}-{what}.dat", out)
+    with pytest.raises(DataError, match=r"names \{activity\}, which stands beside \{count\}"):
+        imported(folder, "{room}/P={label}-{activity}.dat", tmp_path / "other.h5")
+
+
+def test_a_manifest_may_have_activities_for_some_rows(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "in", {"a.dat": take(1), "b.dat": take(2)})
+    rows = ("a.dat,cafe,0,", "b.dat,cafe,2,walking")
+    first, second = sources_by_manifest(manifest(folder, "file,room,count,activity", *rows))
+    assert (first.activity, second.activity) == (None, "walking")
+    with pytest.raises(DataError, match="column 'activity' stands beside a column 'count'"):
+        sources_by_manifest(manifest(folder, "file,room,label,activity", "a.dat,cafe,x,y"))
+    with pytest.raises(DataError, match="line 2: activity 'walking' without a count"):
+        path = manifest(folder, "file,room,count,activity", "a.dat,cafe,,walking")
+        sources_by_manifest(path, unlabelled=True)
+
+
+def test_captures_of_simulated_activities_are_imported_as_they_were_made(tmp_path: Path) -> None:
+    """All sit or all walk; the store from captures has the labels of the store itself."""
+    changes = {"counts": [0, 1], "activities": ["sitting", "walking"], "recordings": 1, "days": 1}
+    smoke = preset_of("smoke")
+    room = smoke.places[4].scene.room.name
+    chosen = changed_preset(replace(smoke, places=smoke.places[4:5]), {room: changes})
+    write_simulated(chosen, seed=0, out=tmp_path / "made.h5")
+    write_simulated_captures(chosen, seed=0, folder=tmp_path / "captures")
+    (pattern,) = patterns_of(chosen)
+    imported(tmp_path / "captures", pattern, tmp_path / "imported.h5")
+    told = []
+    for name in ("made.h5", "imported.h5"):
+        with Store(tmp_path / name) as store:
+            recordings = store.recordings(room)
+            told.append(sorted((str(one.label), one.activity) for one in recordings))
+    assert told[0] == told[1] == [("0", "empty"), ("1", "sitting"), ("1", "walking")]

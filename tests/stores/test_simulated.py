@@ -97,8 +97,8 @@ def test_every_count_has_takes_on_several_days(name: str) -> None:
     for place in preset.places:
         assert place.days * place.recordings >= 4
         assert place.days >= 2
-        # Fewer than three windows cannot be split in blocks: quick holds whole recordings out.
-        least = 1 if name == "quick" else 3
+        # Fewer than three windows cannot be split in blocks: these hold whole recordings out.
+        least = 1 if name in ("quick", "activities") else 3
         packets = min(place.packets_of(count, preset.window) for count in place.counts)
         assert packets >= least * preset.window
 
@@ -423,3 +423,34 @@ def test_a_recording_is_as_long_as_its_windows_or_its_seconds() -> None:
     assert changed_preset(preset_of("quick"), named).places[0].seconds is None
     with pytest.raises(PlanError, match="'living room': windows and seconds say the same thing"):
         changed_preset(preset_of("quick"), {"living room": {"windows": 3, "seconds": 8}})
+
+
+def test_recordings_of_activities_differ_by_who_sits() -> None:
+    """Each recording of somebody is made for each activity, with seats and steps of its own."""
+    preset = preset_of("activities")
+    for place in preset.places:
+        assert max(place.counts) <= len(place.scene.room.seats)
+    tasks = [task for task in tasks_of(preset, seed=0, workers=1) if task.place.days]
+    first = [task for task in tasks if task.place == preset.places[0] and task.day == 0]
+    told = {(task.count, task.activity, task.number) for task in first if task.count < 2}
+    assert told == {
+        (0, "empty", 0),
+        (0, "empty", 1),
+        *((1, "sitting", number) for number in (0, 1)),
+        *((1, "walking", number) for number in (2, 3)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"activities": []}, r"activities = \[\]; list each one once"),
+        ({"activities": ["walking", "walking"]}, "list each one once"),
+        ({"counts": [0, 7]}, "7 people cannot all sit on 6 seats; add seats"),
+        ({"continuous": {"days": 1, "seconds": 5}}, "activities and continuous recordings"),
+        ({"activities": ["flying"]}, "activities"),
+    ],
+)
+def test_activities_that_cannot_be_are_refused(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(PlanError, match=f"room 'living room': .*{complaint}"):
+        check_preset(changed_preset(preset_of("activities"), {"living room": changes}))

@@ -440,3 +440,26 @@ def test_attributes_that_hdf5_cannot_read_are_named() -> None:
 
     with pytest.raises(DataError, match=r"rooms\.h5: its attributes are damaged \(ran off end"):
         noted(Damaged(), "rooms.h5")  # type: ignore[arg-type]
+
+
+def test_a_second_label_stands_beside_a_count(tmp_path: Path) -> None:
+    """A store without any has no attribute of that name; beside anything else it is refused."""
+    path = tmp_path / "rooms.h5"
+    values = {"amplitude": np.ones((4, 3, 1), np.float32), "timestamps": np.arange(4.0)}
+    with write_store(path) as store:
+        store.add_room("cafe", synthetic=False, about={})
+        store.add_recording("cafe", "a", label=2, activity="walking", **values)
+        store.add_recording("cafe", "b", label=2, **values)
+        for label in (None, "two"):
+            with pytest.raises(DataError, match=r"'c': activity 'walking' beside .*label"):
+                store.add_recording("cafe", "c", label=label, activity="walking", **values)
+        with pytest.raises(DataError, match="'c': activity '' beside label 2; expected a text"):
+            store.add_recording("cafe", "c", label=2, activity="", **values)
+    with h5py.File(path) as file:
+        assert [("activity" in file["cafe"][name].attrs) for name in "ab"] == [True, False]
+    with Store(path) as opened:
+        assert [one.activity for one in opened.recordings("cafe")] == ["walking", None]
+    with h5py.File(path, "r+") as file:
+        file["cafe/a"].attrs["activity"] = 7
+    with Store(path) as opened, pytest.raises(DataError, match="'activity' is 7; expected text"):
+        opened.recordings("cafe")

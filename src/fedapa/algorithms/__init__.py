@@ -40,6 +40,7 @@ from fedapa.learning.fit import (
     Training,
     cross_entropy,
 )
+from fedapa.learning.losses import over_tasks
 from fedapa.learning.tree import NamedArrays, load_weights, weighted_mean, weights_of
 from fedapa.models.model import Counter, Model
 from fedapa.payload import Array
@@ -80,6 +81,8 @@ __all__ = [
     "is_variant",
     "load_weights",
     "names",
+    "one_task_only",
+    "over_tasks",
     "planned_rounds",
     "settings_of",
     "summary_of",
@@ -119,6 +122,15 @@ def base_of(kind: type[Algorithm]) -> type[Algorithm]:
     if not is_variant(kind):
         return kind
     return next((base for base in kind.__mro__[1:] if "name" in vars(base)), kind)
+
+
+def one_task_only(algorithm: Algorithm) -> str:
+    """Why an algorithm cannot learn two tasks, and what can."""
+    able = ", ".join(name for name in names() if find(name).several_tasks)
+    return (
+        f"{algorithm.title} learns one task: choose data.tasks = 'label' or 'activity', a net for "
+        f"each, or an algorithm that learns both with one net: {able}"
+    )
 
 
 @functools.cache

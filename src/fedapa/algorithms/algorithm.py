@@ -49,7 +49,7 @@ Roster: TypeAlias = Sequence[RoomCard]
 Group: TypeAlias = Literal["paper", "more", "control"]
 """Where it stands in a table: what the paper compares, what it does not, or a control."""
 
-_OWN = ("group", "year", "paper", "control", "carries_claim", "remark", "look")
+_OWN = ("group", "year", "paper", "control", "carries_claim", "remark", "look", "several_tasks")
 """Facts that an algorithm does not have in common with the one whose file it starts from."""
 
 
@@ -125,6 +125,9 @@ class Algorithm:
     """Whether rooms fit once, in their first round, not by SGD: ``training`` decides nothing."""
     learns_unlabelled: ClassVar[bool] = False
     """Whether it learns from windows without a label; others leave them out."""
+    several_tasks: ClassVar[bool] = False
+    """Whether rooms may have several tasks: its losses are of each (``over_tasks``), and nothing in
+    it compares classes of different ones. Said by each algorithm and variant for itself."""
     pools: ClassVar[bool] = False
     """Whether it is the control that puts everybody's windows in one place."""
     pools_in_turn: ClassVar[bool] = False
@@ -227,7 +230,7 @@ class Algorithm:
         By default the room's own, of its train windows.
         """
         embeddings, labels = room.embeddings(model)
-        prototypes, members = class_prototypes(embeddings, labels, len(room.classes))
+        prototypes, members = class_prototypes(embeddings, labels, room.outputs)
         return prototypes, members > 0
 
     def train(
@@ -248,7 +251,8 @@ class Algorithm:
         model = self.build(room)
         load_weights(model, cast(NamedArrays, state[net]))
         if self.training.ordinal:
-            targets = soft_targets(room.classes, self.training.ordinal, room.held)
+            held = [place for place in room.held if place < len(room.classes)]
+            targets = soft_targets(room.classes, self.training.ordinal, held)
             model.targets = None if targets is None else targets.to(room.device)
         return model
 

@@ -46,7 +46,7 @@ from fedapa.learning.fit import (
     Temperature,
     cross_entropy,
 )
-from fedapa.learning.losses import fedapa_loss
+from fedapa.learning.losses import fedapa_loss, over_tasks
 from fedapa.learning.prototypes import (
     EXPLICIT_ROOMS,
     aggregate_prototypes,
@@ -97,6 +97,7 @@ class FedAPA(PrototypeExchange):
     group: ClassVar[Group] = "paper"
     control: ClassVar[str] = "fedapa-self"
     carries_claim: ClassVar[bool] = True
+    several_tasks: ClassVar[bool] = True
     look: ClassVar[int | None] = 0
 
     temperature: Temperature = 0.5
@@ -245,26 +246,31 @@ class FedAPA(PrototypeExchange):
         )
         shares = None if given.shares is None else torch.from_numpy(given.shares).to(room.device)
 
-        def hybrid(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-            logits, embeddings = model(windows)
+        def of_task(
+            logits: Tensor, embeddings: Tensor, labels: Tensor, targets: Tensor, block: slice
+        ) -> Mapping[str, Tensor]:
             return fedapa_loss(
                 logits,
                 embeddings,
                 labels,
-                mixture=mixture,
-                sets=sets,
+                mixture=mixture[block],
+                sets=sets[:, block],
                 shares=shares,
-                present=known,
+                present=known[block],
                 temperature=self.temperature,
                 weight=weight,
-                targets=model.targets_of(labels),
+                targets=targets,
             )
+
+        def hybrid(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
+            logits, embeddings = model(windows)
+            return over_tasks(of_task, model, logits, embeddings, labels)
 
         return hybrid
 
     def _targets(self, room: Room, state: RoomState) -> _Targets | None:
         """What the losses of this round are measured against; none in round 1."""
-        shape = (0, len(room.classes), room.width)
+        shape = (0, room.outputs, room.width)
         nobody = np.zeros(shape, np.float32)
         if self.is_alone:
             if "own" not in state:
@@ -298,6 +304,7 @@ class SelfPrototypes(FedAPA):
     citation: ClassVar[str] = "control"
     group: ClassVar[Group] = "control"
     carries_claim: ClassVar[bool] = True
+    several_tasks: ClassVar[bool] = True
     look: ClassVar[int | None] = 2
 
     mixture: Literal["own"] = "own"
@@ -312,6 +319,7 @@ class AveragePrototypes(FedAPA):
     title: ClassVar[str] = "Global average prototypes"
     travels: ClassVar[str] = "class prototypes up, their mean down"
     group: ClassVar[Group] = "paper"
+    several_tasks: ClassVar[bool] = True
 
     mixture: Literal["average"] = "average"
     """Fixed: what makes this variant."""
@@ -327,6 +335,7 @@ class AverageWithClients(FedAPA):
     title: ClassVar[str] = "Global average with rooms' prototypes"
     travels: ClassVar[str] = "class prototypes up; their mean and the peers' sets down"
     group: ClassVar[Group] = "paper"
+    several_tasks: ClassVar[bool] = True
 
     mixture: Literal["average"] = "average"
     """Fixed: what makes this variant."""
@@ -339,6 +348,7 @@ class MixtureOnly(FedAPA):
     name: ClassVar[str] = "fedapa-mixture"
     title: ClassVar[str] = "APA without rooms' prototypes"
     travels: ClassVar[str] = "class prototypes up, the room's mixture down"
+    several_tasks: ClassVar[bool] = True
 
     peers: Literal["none"] = "none"
     """Fixed: what makes this variant."""
@@ -351,6 +361,7 @@ class FixedWeight(FedAPA):
     name: ClassVar[str] = "fedapa-fixed"
     title: ClassVar[str] = "FedAPA, fixed λ"
     group: ClassVar[Group] = "paper"
+    several_tasks: ClassVar[bool] = True
 
     warm_rounds: Literal[0] = 0
     """Fixed: what makes this variant."""

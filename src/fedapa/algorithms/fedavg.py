@@ -49,6 +49,7 @@ class FedAvg(Algorithm):
     group: ClassVar[Group] = "paper"
     look: ClassVar[int | None] = 3
     averages_weights: ClassVar[bool] = True
+    several_tasks: ClassVar[bool] = True
 
     sharing: Literal["architecture", "matching", "head", "all"] = "architecture"
     """What is averaged with what: whole nets of equal architecture; every array of equal name and

@@ -28,6 +28,7 @@ class FedBN(FedAvg):
     year: ClassVar[int] = 2021
     look: ClassVar[int | None] = 4
     needs_batch_norm: ClassVar[bool] = True
+    several_tasks: ClassVar[bool] = True
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """Everything but BatchNorm's."""

@@ -69,6 +69,7 @@ from fedapa.learning.fit import (
     PositiveInteger,
     Temperature,
 )
+from fedapa.learning.losses import over_tasks
 from fedapa.learning.prototypes import (
     aggregate_prototypes,
     class_prototypes,
@@ -99,6 +100,7 @@ class FedJoin(FedAvg):
     year: ClassVar[int] = 2026
     control: ClassVar[str] = "fedjoin-alone"
     learns_unlabelled: ClassVar[bool] = True
+    several_tasks: ClassVar[bool] = True
 
     weights_every: PositiveInteger = 1
     """Weights travel in every k-th round; prototypes in each."""
@@ -297,14 +299,15 @@ class FedJoin(FedAvg):
         if round.number % self.weights_every == 0:
             upload.update(self.upload(room, state))
         if len(room.split.validation):
-            upload["temperature"] = fit_temperature(*room.scores(model, "validation"))
+            upload["temperature"] = _temperature(room, model)
         return state, upload, report
 
     def _careful(self, room: Room, state: RoomState) -> "FedJoin":
         """With the rate that a newcomer's labels allow."""
         if "newcomer" not in state:
             return self
-        windows = len(room.split.train) / len(self._possible(room, state))  # n
+        members = len(room.tasks) * len(room.split.train)  # a window is of one class in each task
+        windows = members / len(self._possible(room, state))  # n
         rate = self.training.learning_rate * windows / (windows + self.shrinkage)
         return replace(self, training=replace(self.training, learning_rate=rate))
 
@@ -312,7 +315,7 @@ class FedJoin(FedAvg):
         """CE over the classes that the room holds, or may have where it also guesses."""
         guessed = cast(Floats | None, state.get("guessed"))
         classes = room.held if guessed is None else self._possible(room, state)
-        mask = torch.full((len(room.classes),), NEVER, device=room.device)
+        mask = torch.full((room.outputs,), NEVER, device=room.device)
         mask[classes] = 0.0
         shares = None if guessed is None else torch.from_numpy(np.array(guessed)).to(room.device)
         unlabelled = room.split.unlabelled if self.unlabelled != "ignore" else _NOBODY
@@ -320,24 +323,29 @@ class FedJoin(FedAvg):
         augmented = Augmenter.of(room, self.training.augment) if steady else None
         recordings = torch.from_numpy(_recordings(room)) if steady else None
 
+        def of_task(
+            logits: Tensor, embeddings: Tensor, labels: Tensor, targets: Tensor, block: slice
+        ) -> Mapping[str, Tensor]:
+            return {"loss": F.cross_entropy(logits, targets)}
+
         def objective(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-            logits, _ = model(windows)
-            told = F.cross_entropy(logits + mask, model.targets_of(labels))
+            logits, embeddings = model(windows)
+            told = over_tasks(of_task, model, logits + mask, embeddings, labels)["loss"]
             losses = {"loss": told, "loss_ce": told}
             if shares is None and not steady:
                 return losses
             drawn = torch.randint(len(unlabelled), (self.training.batch_size,))
             others, _ = room.tensors(unlabelled[drawn.numpy()])
-            logits, _ = model(others)
+            said = model(others)[0] + mask
             if shares is not None:
-                guess = F.cross_entropy(logits + mask, shares[drawn.to(room.device)])
+                guess = _apart(room, said, shares[drawn.to(room.device)])
                 losses["loss"] = losses["loss"] + self.unlabelled_weight * guess
                 losses["loss_unlabelled"] = guess
             if augmented is not None and recordings is not None:
                 # Windows of a recording are of one class, whichever: they may lend differences.
-                changed = augmented(others, recordings[drawn].to(room.device))
-                answer = torch.softmax((logits + mask).detach(), dim=1)
-                unsteady = F.cross_entropy(model(changed)[0] + mask, answer)
+                changed = model(augmented(others, recordings[drawn].to(room.device)))[0] + mask
+                answers = [torch.softmax(said[:, block], dim=1) for block in room.blocks]
+                unsteady = _apart(room, changed, torch.cat(answers, dim=1).detach())
                 losses["loss"] = losses["loss"] + steady * unsteady
                 losses["loss_consistency"] = unsteady
             return losses
@@ -355,30 +363,31 @@ class FedJoin(FedAvg):
 
         Where it does not say what it may answer, those that it holds or has windows to guess of.
         """
-        known = np.zeros(len(room.classes), bool)
+        known = np.zeros(room.outputs, bool)
         known[room.held] = True
         if "known" in state and (room.answerable is not None or len(room.split.unlabelled)):
             known |= cast(Mask, state["known"])
         allowed = np.ones(len(known), bool)
         if room.answerable is not None:
-            allowed[:] = np.isin(np.arange(len(known)), room.answerable)
+            first = room.blocks[0]  # of other tasks anything may be answered
+            allowed[first] = np.isin(np.arange(first.stop), room.answerable)
         return np.flatnonzero(known & allowed).tolist()
 
     def _guess(self, room: Room, state: RoomState, round: Round) -> Floats:
-        """Q [n, C] of the unlabelled windows, by the net as it is."""
+        """Q [n, C] of the unlabelled windows, by the net as it is; of each task by itself."""
         # The classifier has no rows for classes that only rooms of other nets know.
         by = self._by_prototypes if "carried" in state else self._by_classifier
-        scores, _ = room.scores(by(room, state), "unlabelled")
-        possible = self._possible(room, state)
-        given = torch.full((len(scores), len(room.classes)), -torch.inf, dtype=torch.float64)
-        given[:, possible] = torch.from_numpy(scores[:, possible].astype(np.float64))
-        logarithms = torch.log_softmax(given, dim=1)[:, possible]  # (n, possible)
-        owner = np.arange(len(scores))
-        if self.together:
-            owner = _recordings(room)
-        means, _ = class_prototypes(logarithms, torch.from_numpy(owner), int(owner.max()) + 1)
-        shares = torch.zeros((len(means), len(room.classes)), dtype=torch.float64)
-        shares[:, possible] = torch.softmax(self.trust * means, dim=1)
+        scores = room.all_scores(by(room, state), "unlabelled")
+        owner = _recordings(room) if self.together else np.arange(len(scores))
+        recordings = int(owner.max()) + 1
+        shares = torch.zeros((recordings, room.outputs), dtype=torch.float64)
+        for block in room.blocks:
+            possible = [c for c in self._possible(room, state) if block.start <= c < block.stop]
+            given = torch.full(scores.shape, -torch.inf, dtype=torch.float64)
+            given[:, possible] = torch.from_numpy(scores[:, possible].astype(np.float64))
+            logarithms = torch.log_softmax(given, dim=1)[:, possible]  # (n, possible)
+            means, _ = class_prototypes(logarithms, torch.from_numpy(owner), recordings)
+            shares[:, possible] = torch.softmax(self.trust * means, dim=1)
         if self.guesses == "shuffled":
             order = (round.key / "room" / room.name / "shuffled").numpy().permutation(len(shares))
             shares = shares[order]
@@ -452,6 +461,24 @@ def _recordings(room: Room) -> npt.NDArray[np.int64]:
     return np.asarray(owner, np.int64)
 
 
+def _apart(room: Room, logits: Tensor, wanted: Tensor) -> Tensor:
+    """How far answers [B, C] are from shares [B, C] of the classes: CE within each task, added."""
+    first, *further = (F.cross_entropy(logits[:, block], wanted[:, block]) for block in room.blocks)
+    return sum(further, start=first)
+
+
+def _temperature(room: Room, model: Model) -> float:
+    """The one that calibrates the room, by its validation windows; of several tasks all of them."""
+    scores, truth = [], []
+    for task, block in enumerate(room.blocks):
+        own, told = room.scores(model, "validation", task=task)
+        within = np.full((len(own), room.outputs), NEVER, own.dtype)
+        within[:, block] = own
+        scores.append(within)
+        truth.append(told + block.start)
+    return fit_temperature(np.concatenate(scores), np.concatenate(truth))
+
+
 def _without(entries: Mapping[str, object], room: str) -> Tree:
     return cast(Tree, {name: value for name, value in entries.items() if name != room})
 
@@ -465,6 +492,7 @@ class FedJoinAlone(FedJoin):
     travels: ClassVar[str] = "nothing"
     citation: ClassVar[str] = "control"
     group: ClassVar[Group] = "control"
+    several_tasks: ClassVar[bool] = True
     averages_weights: ClassVar[bool] = False
 
     exchange: Literal[False] = False
@@ -479,6 +507,7 @@ class FedJoinShuffled(FedJoin):
     title: ClassVar[str] = "FedJoin, guesses shuffled"
     citation: ClassVar[str] = "control"
     group: ClassVar[Group] = "control"
+    several_tasks: ClassVar[bool] = True
 
     guesses: Literal["shuffled"] = "shuffled"
     """Fixed: what makes this variant."""

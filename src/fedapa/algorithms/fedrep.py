@@ -29,6 +29,7 @@ class FedRep(FedAvg):
     citation: ClassVar[str] = "Collins et al., ICML 2021"
     paper: ClassVar[str] = "Exploiting Shared Representations for Personalized Federated Learning"
     year: ClassVar[int] = 2021
+    several_tasks: ClassVar[bool] = True
     look: ClassVar[int | None] = 3
 
     head_epochs: PositiveInteger = 1

@@ -21,6 +21,7 @@ class Local(Algorithm):
     citation: ClassVar[str] = "baseline"
     group: ClassVar[Group] = "paper"
     carries_claim: ClassVar[bool] = True
+    several_tasks: ClassVar[bool] = True
     look: ClassVar[int | None] = 1
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:

@@ -223,7 +223,7 @@ def measure(
     """
     embeddings, labels = room.embeddings(model)
     values = unit(embeddings) if unit_length else embeddings
-    means, counts = class_prototypes(values.cpu(), labels.cpu(), len(room.classes))
+    means, counts = class_prototypes(values.cpu(), labels.cpu(), room.outputs)
     present = (counts >= minimum_samples).numpy()
     own = means.numpy()[present]
     upload = {"prototypes": own, "present": present}

@@ -218,7 +218,7 @@ Data = Annotated[
 # As experiments.reproduce has them; not imported from there, so that --help answers at once.
 _OF_THE_COUNTER = (
     *("learning-curve", "onboarding", "unseen-counts"),
-    *("few-labels", "what-travels", "drift"),
+    *("few-labels", "what-travels", "drift", "tasks"),
 )
 
 
@@ -295,6 +295,7 @@ for _name, _about in (
     ("few-labels", "All rooms have few labels, and many windows without any."),
     ("what-travels", "Accuracy beside bytes: FedJoin with less in its messages."),
     ("drift", "Trained on the first days: what later days cost, and what helps without labels."),
+    ("tasks", "One net that tells count and activity, against a net for each."),
     ("all", "Every table and figure into one directory, and one page with all of them."),
 ):
     _experiment_command(_name, _about)

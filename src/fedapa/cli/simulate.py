@@ -22,7 +22,8 @@ def simulate(
     preset: Annotated[
         str,
         typer.Option(
-            help="smoke (a second), quick (203 MB, a minute) or six-rooms (1.4 GB, minutes)."
+            help="smoke (a second), quick (203 MB, a minute), activities (54 MB; all sit or all "
+            "walk) or six-rooms (1.4 GB, minutes)."
         ),
     ] = "quick",
     visits: Annotated[
@@ -45,7 +46,7 @@ def simulate(
     from fedapa.csi.capture import data_kind
     from fedapa.stores.simulated import write_simulated
     from fedapa.stores.simulated_captures import (
-        PATTERN,
+        patterns_of,
         write_simulated_captures,
         write_simulated_visits,
     )
@@ -72,4 +73,5 @@ def simulate(
     elif pcap is not None:
         with shown_progress() as show:
             write_simulated_captures(chosen, seed=seed, folder=pcap, workers=workers, show=show)
-        print_out(f"{pcap}: {about}; import them with --pattern '{PATTERN}'")
+        patterns = ", and with ".join(f"'{pattern}'" for pattern in patterns_of(chosen))
+        print_out(f"{pcap}: {about}; import them with --pattern {patterns}")

@@ -54,8 +54,8 @@ def embed(prepared: Sequence[Room], nets: Mapping[str, Model], title: str) -> Em
         vectors.append(seen)
         labels.append(truth)
         rooms += [room.name] * len(truth)
-        prototypes, number = class_prototypes(*room.embeddings(model), len(room.classes))
-        held = np.flatnonzero(number.cpu().numpy())
+        prototypes, number = class_prototypes(*room.embeddings(model), room.outputs)
+        held = np.flatnonzero(number.cpu().numpy()[: len(room.classes)])  # of the first task
         means.append(unit(prototypes).cpu().numpy()[held])
         mean_labels.append(held)
         mean_rooms += [room.name] * len(held)

@@ -86,10 +86,16 @@ METRICS = {
         )
         for time in OVER_TIME
     },
+    "activity.accuracy": Metric("Activity: accuracy (%)", "Activity (%)"),
+    "activity.macro_f1": Metric("Activity: macro F1 (%)", "Activity F1 (%)"),
+    "activity.ece": Metric(
+        "Activity: calibration error (%)", "Activity ECE (%)", less_is_better=True
+    ),
 }
 """By name, in the order in which tables show them; all but accuracy, F1 and ECE only for counts.
 
-Calibration, presence and counting over time have tables of their own.
+Calibration, presence and counting over time have tables of their own. What begins with the name of
+a task is of that task, where a net has two; all others are of the first.
 """
 
 THRESHOLDS = tuple(step / 20 for step in range(21))

@@ -223,8 +223,8 @@ def summarise(
 def alternatives_in(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """The alternatives that every score of every room has, e.g. FedProto's nearest prototype."""
     keys = [set(entry) for scored in scored_rounds(records).values() for entry in scored]
-    everywhere = set.intersection(*keys) if keys else set()
-    return sorted(key.removesuffix(".accuracy") for key in everywhere if key.endswith(".accuracy"))
+    everywhere = (set.intersection(*keys) if keys else set()) - set(METRICS)
+    return sorted({key.partition(".")[0] for key in everywhere if key.endswith(".accuracy")})
 
 
 def scores_of_alternative(entry: Mapping[str, float], name: str) -> dict[str, float]:

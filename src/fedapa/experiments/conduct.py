@@ -188,6 +188,8 @@ def _setting(experiment: Experiment, alike: Settled, nets: Nets, runs: Runs, out
         for case in alike.cases
     ]
     setting = setting_of(empty, cases, below=out)
+    if experiment.combined is not None:
+        setting = replace(setting, rows=experiment.combined(setting.rows))
     why = {"view_why": alike.view_why} if alike.view_why else {}
     return replace(setting, data={**setting.data, **why})
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from fedapa.algorithms import find
 from fedapa.errors import PlanError, nearest
-from fedapa.evaluation.results import REFERENCE, Results, horizons_of
+from fedapa.evaluation.results import REFERENCE, Results, Row, Setting, horizons_of
 from fedapa.experiments.presets import preset as preset_values
 from fedapa.federation.plan import Plan
 from fedapa.processes import Show
 from fedapa.report.runs import Runs
+from fedapa.report.tables.table import Table
 from fedapa.windows.views import find_view
 from fedapa.windows.views.statistics import Statistics
 
@@ -150,6 +151,10 @@ class Experiment:
     follow: Callable[[Results, Runs, Show], Results] | None = None
     """What the finished runs are asked beside their own scores: its results take their place, with
     a setting for each case."""
+    combined: Callable[[Sequence[Row]], Sequence[Row]] | None = None
+    """What rows become where several runs are one; it keeps the name of one of its cases."""
+    table: Callable[[Setting], Table] | None = None
+    """A table of its own, of each setting, that comes before all others."""
 
     def under(self, names: Sequence[str] | None, *, features: bool) -> "Experiment":
         """This experiment in some settings only; in the one there is for features."""

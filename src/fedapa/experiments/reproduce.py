@@ -24,6 +24,7 @@ from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
 from fedapa.experiments.table3 import communication, communication_table
+from fedapa.experiments.tasks import TASKS
 from fedapa.experiments.windows import WINDOWS
 from fedapa.federation.prepare import store_of
 from fedapa.files import write_text
@@ -51,7 +52,10 @@ __all__ = [
     "with_counted",
 ]
 
-OF_THE_COUNTER = (LEARNING_CURVE, ONBOARDING, UNSEEN_COUNTS, FEW_LABELS, WHAT_TRAVELS, DRIFT)
+OF_THE_COUNTER = (
+    *(LEARNING_CURVE, ONBOARDING, UNSEEN_COUNTS),
+    *(FEW_LABELS, WHAT_TRAVELS, DRIFT, TASKS),
+)
 """About our counter, not the paper's nets; "all" leaves them out."""
 EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment
@@ -109,7 +113,7 @@ def reproduce(experiments: Sequence[Experiment], base: Base, how: Execution) -> 
         # The experiments of one command share their runs, so only the first may find a rest.
         how = replace(how, resume=True)
         how.show(Progress(f"drawing {experiment.name}", 0, 1, "pages"))
-        done.append(_shown(conducted, how.out))
+        done.append(_shown(experiment, conducted, how.out))
     return done
 
 
@@ -143,12 +147,15 @@ def with_counted(done: Sequence[Reproduced], base: Base, out: Path, show: Show) 
     return whole
 
 
-def _shown(conducted: Conducted, out: Path) -> Reproduced:
+def _shown(experiment: Experiment, conducted: Conducted, out: Path) -> Reproduced:
     """Write an experiment's tables, figures and page, and gather what a terminal shows."""
     results = conducted.results
     folder = out / results.experiment
-    page = write_report(folder, results, conducted.runs, published=published(results.experiment))
-    tables: list[Table] = []
+    own = experiment.table
+    tables = [] if own is None else [own(setting) for setting in results.settings]
+    page = write_report(
+        folder, results, conducted.runs, published=published(results.experiment), first=tables[:]
+    )
     chosen: list[str] = []
     for setting in results.settings:
         if setting.final:

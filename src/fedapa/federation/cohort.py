@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fedapa.algorithms import one_task_only
 from fedapa.algorithms.algorithm import Algorithm, Roster
 from fedapa.errors import PlanError, RosterError
 from fedapa.payload import Array, Tree
@@ -25,6 +26,7 @@ __all__ = [
     "check_once",
     "check_roster",
     "check_selection",
+    "check_tasks",
     "choose",
     "diverse",
     "number_of",
@@ -60,11 +62,27 @@ def check_labels(card: RoomCard, first: RoomCard) -> None:
             f"room '{card.name}' has another class list than '{first.name}': {told}; give all "
             "rooms the same classes, also those that a room does not hold"
         )
+    if card.further != first.further:
+        raise RosterError(
+            f"room '{card.name}' has other tasks than '{first.name}': {_tasks_of(card)} instead of "
+            f"{_tasks_of(first)}; give all rooms the same data.tasks and the same classes"
+        )
     if card.window_shape != first.window_shape:
         raise RosterError(
             f"room '{card.name}' has windows of {card.window_shape}, '{first.name}' of "
             f"{first.window_shape}; rooms that learn together need one window shape"
         )
+
+
+def _tasks_of(card: RoomCard) -> str:
+    told = [f"{name} ({', '.join(map(str, labels))})" for name, labels in card.further.items()]
+    return " and ".join(["a label", *told])
+
+
+def check_tasks(algorithm: Algorithm, roster: Roster) -> None:
+    """Refuse rooms of several tasks where the algorithm learns one."""
+    if roster[0].further and not algorithm.several_tasks:
+        raise RosterError(one_task_only(algorithm))
 
 
 def check_selection(

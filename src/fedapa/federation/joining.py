@@ -37,6 +37,7 @@ class Joining(Algorithm):
     title: ClassVar[str] = "Joining"
     travels: ClassVar[str] = "as in the federation that is joined"
     citation: ClassVar[str] = "our own"
+    several_tasks: ClassVar[bool] = True
 
     inner: Algorithm = field(default_factory=Algorithm)
     """The algorithm of the federations."""
@@ -67,6 +68,7 @@ class Joining(Algorithm):
             raise RosterError(
                 f"room '{card.name}' is in the federation already that it wants to join; rename it"
             )
+        cohort.check_tasks(self.inner, [card])
         cohort.check_labels(card, next(iter(members.values())))
         return {**state, card.name: self.inner.admit(self.servers[card.name], card)}
 

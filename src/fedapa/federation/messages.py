@@ -19,7 +19,7 @@ payloads are arrays. Whatever arrives is a whole message or a ``PayloadError`` o
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
 
@@ -87,14 +87,22 @@ class Agreement:
     """What every room makes of its windows; none where they came finished."""
     view_why: str = ""
     """Why this view, in words."""
+    activities: tuple[str, ...] = ()
+    """The classes of a second task; mostly none."""
 
     def __post_init__(self) -> None:
         """Refuse classes that are no class list; the nets are checked by who builds them."""
-        if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
-            raise DataError(
-                f"classes {list(self.classes)}: expected two or more, each once; there is nothing "
-                "to tell apart"
-            )
+        _check_classes("classes", self.classes)
+        if self.activities:
+            _check_classes("activities", self.activities)
+
+
+def _check_classes(what: str, labels: Sequence[Label]) -> None:
+    if len(labels) < 2 or len(set(labels)) < len(labels):
+        raise DataError(
+            f"{what} {list(labels)}: expected two or more, each once; there is nothing to tell "
+            "apart"
+        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,7 @@ class Reply:
 
 
 def _check_score(word: str, value: float) -> None:
-    alternative, dot, metric = word.rpartition(".")
+    alternative, dot, metric = ("", "", word) if word in METRICS else word.partition(".")
     if metric not in METRICS or (dot and not alternative):
         raise PayloadError(
             f"scores.{word} is unknown; expected {', '.join(METRICS)}, of an alternative as "
@@ -175,9 +183,10 @@ def check_reply(reply: Reply, card: RoomCard) -> None:
     """Refuse a reply that does not fit the card of its room."""
     counts, tested = np.asarray(reply.confusion, np.int64), card.parts["test"]
     where = f"reply of room '{card.name}' to round {reply.round}"
-    if counts.shape != (card.classes, card.classes):
+    classes = card.first_classes
+    if counts.shape != (classes, classes):
         raise PayloadError(
-            f"{where}: its confusion matrix is {counts.shape}, its card has {card.classes} classes"
+            f"{where}: its confusion matrix is {counts.shape}, its card has {classes} classes"
         )
     # No entry beyond the whole: a sum of such entries might wrap round to it.
     if (counts < 0).any() or (counts > tested).any() or counts.sum() != tested:
@@ -193,7 +202,7 @@ def check_reply(reply: Reply, card: RoomCard) -> None:
         _check_reliability(where, reply, tested)
     if len(reply.roc):
         _check_roc(where, reply, card)
-    told = score(counts, card.labels or range(card.classes)) if tested else {}
+    told = score(counts, card.labels or range(classes)) if tested else {}
     for metric in told if card.labels else ("accuracy", "macro_f1"):
         if tested and not math.isclose(told[metric], reply.scores.get(metric, -1), abs_tol=1e-9):
             raise PayloadError(

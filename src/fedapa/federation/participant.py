@@ -61,6 +61,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.model_file import save_model
 from fedapa.rooms.room import Room
+from fedapa.windows.labels import NO_CLASS
 from fedapa.windows.split import Part
 
 __all__ = ["Participant", "introduce"]
@@ -162,8 +163,11 @@ class Participant:
         if not self._stops_early or not memory.trained:
             return memory
         counter = self._deployed(memory.state, round)
-        scores, truth = self.room.scores(counter, "validation")
-        loss = log_loss(probabilities_of(scores, fit_temperature(scores, truth)), truth)
+        loss = 0.0
+        for task in range(len(self.room.tasks)):
+            scores, truth = self.room.scores(counter, "validation", task=task)
+            if len(truth):
+                loss += log_loss(probabilities_of(scores, fit_temperature(scores, truth)), truth)
         if memory.best and loss >= cast(float, memory.best["loss"]):
             return memory
         best: Tree = {
@@ -201,7 +205,8 @@ class Participant:
         # What is no net answers with classes of the room's own train windows anyway.
         if allowed is None or not isinstance(counter, Model):
             return counter
-        return answering_only(counter, allowed)
+        further = range(len(self.room.classes), self.room.outputs)  # of other tasks any of them
+        return answering_only(counter, (*allowed, *further))
 
     def _answering(self, state: RoomState, round: Round) -> Counter:
         counter = self.algorithm.deploy(self.room, state, round)
@@ -236,17 +241,30 @@ class Participant:
                 scores, truth = self.room.scores(counter, part)
                 probabilities = probabilities_of(scores, temperature)
             metrics |= score_over_time(probabilities, truth, blocks, classes)
-        return _Judged(matrix, table, points, metrics)
+        return _Judged(matrix, table, points, {**metrics, **self._further_scores(counter)})
 
-    def _temperature(self, counter: Counter) -> float:
+    def _further_scores(self, counter: Counter) -> dict[str, float]:
+        """How good it is in the tasks beside the first, by "task.metric"."""
+        made: dict[str, float] = {}
+        for number, task in enumerate(self.room.further, start=1):
+            scores, truth = self.room.scores(counter, task=number)
+            if len(truth):
+                temperature = self._temperature(counter, task=number)
+                table = reliability(probabilities_of(scores, temperature), truth)
+                matrix = confusion(truth, scores.argmax(axis=1), len(task.classes))
+                reached = {**score(matrix, task.classes), "ece": calibration_error(table)}
+                made |= {f"{task.name}.{metric}": value for metric, value in reached.items()}
+        return made
+
+    def _temperature(self, counter: Counter, *, task: int = 0) -> float:
         """What makes its probabilities true, by the room's validation windows."""
-        return fit_temperature(*self.room.scores(counter, "validation"))
+        return fit_temperature(*self.room.scores(counter, "validation", task=task))
 
     def _keep_model(self, model: Model) -> None:
         embeddings, labels = (part.cpu().numpy() for part in self.room.embeddings(model))
-        prototypes, members = class_prototypes(embeddings, labels, len(self.room.classes))
-        temperature = self._temperature(model)
-        save_model(self.model_path, self.room, model, prototypes, members, temperature)
+        prototypes, members = class_prototypes(embeddings, labels, self.room.outputs)
+        first, *further = (self._temperature(model, task=n) for n in range(len(self.room.tasks)))
+        save_model(self.model_path, self.room, model, prototypes, members, first, further)
 
     def _memory_before(self, states: "_States", round: Round) -> tuple["_Memory", Path | None, str]:
         """What the room had after its newest earlier round, and its file; one without any joins.
@@ -371,6 +389,15 @@ def introduce(room: Room) -> RoomCard:
         truth = room.labels[getattr(room.split, part)]
         over_time = {time: truth[places[:, 0]] for time, places in blocks.items()}
         blind = blind_scores(train, test, room.classes, over_time=over_time)
+    for task in room.further:
+        seen, asked = (task.labels[getattr(room.split, part)] for part in ("train", "test"))
+        seen, asked = seen[seen != NO_CLASS], asked[asked != NO_CLASS]
+        if len(seen) and len(asked):
+            told = blind_scores(seen, asked, task.classes)
+            blind = {
+                name: {**blind[name], **{f"{task.name}.{m}": value for m, value in mine.items()}}
+                for name, mine in told.items()
+            }
     return replace(room.card, fingerprint=_fingerprint(room), blind=blind)
 
 
@@ -405,6 +432,7 @@ def _fingerprint(room: Room) -> str:
     known = (room.labels, split.train, split.validation, split.test)
     parts = (*known, split.continuous, split.unlabelled)
     content = hashlib.blake2b(room.digest.encode(), digest_size=8)
-    for part in (*parts, normaliser.mean, normaliser.deviation):
+    further = [task.labels for task in room.further]
+    for part in (*parts, normaliser.mean, normaliser.deviation, *further):
         content.update(np.ascontiguousarray(part).tobytes())
     return content.hexdigest()

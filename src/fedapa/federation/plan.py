@@ -39,6 +39,7 @@ from fedapa.windows.split import LabelledClasses, SplitChoice, ValidationOf
 
 __all__ = ["DataPlan", "ModelPlan", "Plan", "differences"]
 
+Tasks = Literal["label", "activity", "both"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 _MOST_ROOMS = 10_000
@@ -63,7 +64,7 @@ class DataPlan(_Section):
     without: Annotated[tuple[str, ...], Field(max_length=_MOST_ROOMS)] | None = None
     """Rooms to leave out."""
     simulated: str = "smoke"
-    """The simulated rooms where no file is given: smoke, quick or six-rooms."""
+    """The simulated rooms where no file is given: smoke, quick, activities or six-rooms."""
     simulated_seed: NotNegativeInteger = 0
     """The seed of the simulated rooms; runs of different seeds share one set of rooms."""
     window: PositiveInteger | None = None
@@ -94,6 +95,9 @@ class DataPlan(_Section):
     """What a window becomes before the net; auto is what a linear model does best with."""
     bad_windows: Literal["refuse", "drop"] = "refuse"
     """Windows with NaN, infinity or no change at all."""
+    tasks: Tasks = "label"
+    """What a net tells: the recordings' "label" (mostly a count), their "activity" instead, or
+    "both": one encoder with a classifier and prototypes for each."""
     partition: Partition = "rooms"
     """The rooms as they are; or all windows dealt anew, by "dirichlet" shares of each class or with
     a few "classes" in each room: label skew of a chosen strength, for ablations."""
@@ -150,6 +154,15 @@ class DataPlan(_Section):
                     f"{name}: no label is taken away, so it means nothing; set train_recordings, "
                     "train_windows or train_classes, or leave it out"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _dealt_by_label(self) -> "DataPlan":
+        if self.tasks != "label" and self.partition != "rooms":
+            raise ValueError(
+                f"tasks = '{self.tasks}': a partition deals windows by their label alone; leave "
+                "one of the two out"
+            )
         return self
 
     @property
@@ -276,6 +289,8 @@ class Plan(_Section):
             raise PlanError(_sentence(error.errors()[0], type(self))) from None
         # Settings are checked, and defaults spelled out, by the algorithm itself.
         algorithm = self.build()
+        if self.data.tasks == "both" and not algorithm.several_tasks:
+            raise PlanError(algorithms.one_task_only(algorithm))
         settings = {name: getattr(algorithm, name) for name in settings_of(self._kind)}
         object.__setattr__(self, "algorithm", {"name": self._kind.name, **settings})
 

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import DataCard, RoomCard
 from fedapa.rooms.room import Room
 from fedapa.rooms.skew import deal
+from fedapa.rooms.task import ACTIVITY, Task
 from fedapa.stores.materialise import (
     WORTH_WORKERS,
     RoomWindows,
@@ -80,6 +81,7 @@ __all__ = [
     "tell_data",
 ]
 
+_S = TypeVar("_S", bound=Surveyed)
 _REASONS = 3
 """Why views are left out, told at most."""
 GIVEN_ROOMS = "rooms given in Python"
@@ -102,7 +104,7 @@ def survey_rooms(
         return cut_windows(plan, show, workers=workers)
     store = store_of(plan, show, workers)
     recipe, chosen = _asked(plan, store)
-    surveyed = survey(store, recipe, rooms=chosen)
+    surveyed = tuple(_asked_of(plan, one) for one in survey(store, recipe, rooms=chosen))
     if any(not origins.shapes for origins in surveyed):  # of features there is one view
         return cut_windows(plan, show, workers=workers)
     if plan.data.partition != "rooms":
@@ -123,7 +125,8 @@ def cut_windows(
     """
     store = store_of(plan, show, workers)
     recipe, chosen = _asked(plan, store, view)
-    windows = materialise(store, recipe, rooms=chosen, workers=_processes(workers), show=show)
+    cut = materialise(store, recipe, rooms=chosen, workers=_processes(workers), show=show)
+    windows = tuple(_asked_of(plan, one) for one in cut)
     if plan.data.partition == "rooms":
         return windows
     _refuse_unequal(plan, {own.room: own.open().shape[1:] for own in windows}, {})
@@ -144,11 +147,32 @@ def _asked(plan: Plan, store: Path, view: str | None = None) -> tuple[Recipe, tu
         return plan.data.recipe(opened.window, view), plan.data.rooms_of(opened)
 
 
+def _asked_of(plan: Plan, origins: _S) -> _S:
+    """A room's windows with what the plan's tasks ask of them; refuses one that cannot answer."""
+    if plan.data.tasks == "label":
+        return replace(origins, activities=())
+    if not origins.activities:
+        raise DataError(
+            f"{_source(plan)}: data.tasks = '{plan.data.tasks}', and no recording of room "
+            f"'{origins.room}' has an activity; import them with {{activity}} in the pattern or a "
+            "column 'activity', leave the room out, or use data.tasks = 'label'"
+        )
+    if plan.data.tasks == "both":
+        return origins
+    strata = zip(origins.activities, origins.strata, strict=True) if origins.strata else ()
+    return replace(
+        origins,
+        labels=origins.activities,
+        activities=(),
+        strata=tuple(None if activity is None else pair for activity, pair in strata),
+    )
+
+
 def split_own(plan: Plan, windows: Surveyed, kind: SplitKind) -> Split:
     """Which of a room's windows train, validate and test."""
     split = split_windows(
         windows.room,
-        windows.labels,
+        windows.strata or windows.labels,
         windows.recordings,
         windows.starts,
         spans=windows.spans,
@@ -217,7 +241,14 @@ def tell_data(plan: Plan, origins: Surveyed) -> DataCard:
         view_shapes=origins.shapes,
         refused_views=origins.refused_views,
         view_scores=scores,
+        activities=_held_activities(origins),
     )
+
+
+def _held_activities(origins: Surveyed) -> tuple[str, ...]:
+    """Those that there are windows of to learn from, each once, sorted."""
+    learned = zip(origins.activities, origins.continuous, strict=bool(origins.activities))
+    return tuple(sorted({told for told, over_time in learned if told and not over_time}))
 
 
 def _fitting_views(plan: Plan, origins: Surveyed) -> list[str]:
@@ -250,7 +281,7 @@ def _net_names(nets: Sequence[str]) -> str:
 
 def _refused_splits(windows: Surveyed) -> dict[SplitKind, str]:
     return refused_splits(
-        windows.labels,
+        windows.strata or windows.labels,
         windows.recordings,
         windows.starts,
         spans=windows.spans,
@@ -292,7 +323,16 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
         origins=Origins.of(
             windows.recordings, windows.starts, spans=windows.spans, step=windows.step
         ),
+        further=_further(windows, agreed),
     ).with_digest(windows.digest)
+
+
+def _further(windows: RoomWindows, agreed: Agreement) -> tuple[Task, ...]:
+    """The tasks beside the label that were agreed on."""
+    if not agreed.activities:
+        return ()
+    index = class_indices(windows.room, windows.activities, agreed.activities)
+    return (Task(ACTIVITY, agreed.activities, index),)
 
 
 def _answerable(
@@ -388,7 +428,21 @@ def agree(plan: Plan, cards: Sequence[DataCard]) -> Agreement:
         why=why,
         view=view,
         view_why=view_why,
+        activities=_activities(plan, cards),
     )
+
+
+def _activities(plan: Plan, cards: Sequence[DataCard]) -> tuple[str, ...]:
+    """The classes of a second task, where the plan asks for it."""
+    if plan.data.tasks != "both":
+        return ()
+    for card in cards:
+        if len(card.activities) < 2:
+            raise DataError(
+                f"room '{card.name}' has a single activity ({''.join(card.activities)!r}): there "
+                "is nothing to tell apart; record another one there, or use data.tasks = 'label'"
+            )
+    return tuple(sorted({activity for card in cards for activity in card.activities}))
 
 
 def _alike(cards: Sequence[DataCard]) -> dict[str, tuple[int, ...]]:
@@ -542,6 +596,7 @@ def describe(cards: Sequence[RoomCard], plan: Plan) -> dict[str, Any]:
         "split": " and ".join(sorted({card.split for card in cards})),
         "why": " and ".join(sorted({card.split_why or "given with the rooms" for card in cards})),
         "classes": list(cards[0].labels),
+        **{f"{task} classes": list(labels) for task, labels in cards[0].further.items()},
         "window_shape": list(cards[0].window_shape),
         "windows": told_together(card.windows_are for card in cards),
         "view_why": " and ".join(dict.fromkeys(card.view_why for card in cards)),

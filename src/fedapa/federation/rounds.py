@@ -91,6 +91,7 @@ def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
     """The state before the first round; refuses rosters that the algorithm cannot serve."""
     roster = _sorted(engine.roster())
     cohort.check_roster(roster)
+    cohort.check_tasks(algorithm, roster)
     server = algorithm.open(roster, Key(plan.seed) / "server")
     cohort.check_selection(plan.selection, plan.participation, algorithm=algorithm, server=server)
     rooms: Tree = {card.name: {"card": card_tree(card), "here": True} for card in roster}

@@ -85,7 +85,7 @@ class Augmenter:
         )
 
     def __call__(self, windows: Tensor, labels: Tensor) -> Tensor:
-        """Normalised windows [B, …] with labels [B] as they might have been, normalised.
+        """Normalised windows [B, …] with labels as they might have been, normalised.
 
         Gain, time and links act on what the receiver reported, x = z · deviation + mean. A
         subcarrier that is not heard has its mean, z = 0.
@@ -132,6 +132,7 @@ def _with_differences(windows: Tensor, labels: Tensor) -> Tensor:
     """
     number, device = len(windows), windows.device
     alike = labels[:, None] == labels[None]  # (B, B)
+    alike = alike if alike.dim() == 2 else alike.all(dim=2)  # of several tasks, one class in each
     alike.fill_diagonal_(False)
     other = (torch.rand(number, number, device=device) * alike).argmax(dim=1)
     drawn = torch.randperm(number, device=device)

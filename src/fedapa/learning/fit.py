@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from fedapa.errors import RunError
 from fedapa.learning.augment import Augmentation, Augmenter
+from fedapa.learning.losses import over_tasks
 from fedapa.learning.tree import NamedArrays
 from fedapa.models.model import Model
 from fedapa.randomness import Key
@@ -96,10 +97,16 @@ class Fit:
     """SGD's momentum by parameter name, to be carried on if wanted."""
 
 
-def cross_entropy(model: Model, windows: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """The plain objective."""
-    logits, _ = model(windows)
-    loss = F.cross_entropy(logits, model.targets_of(labels))
+def cross_entropy(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
+    """The plain objective, of each task."""
+    logits, embeddings = model(windows)
+    return over_tasks(_classification, model, logits, embeddings, labels)
+
+
+def _classification(
+    logits: Tensor, embeddings: Tensor, labels: Tensor, targets: Tensor, block: slice
+) -> dict[str, Tensor]:
+    loss = F.cross_entropy(logits, targets)
     return {"loss": loss, "loss_ce": loss}
 
 

@@ -1,8 +1,11 @@
-"""The prototype-contrastive losses and the loss a FedAPA room minimises (eqn_8, eqn_9, eqn_11)."""
+"""The prototype-contrastive losses and the loss a FedAPA room minimises (eqn_8, eqn_9, eqn_11).
+
+Where nets have several tasks, a loss is that of each, added.
+"""
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -10,11 +13,46 @@ from torch.nn import functional as F
 
 from fedapa.errors import DataError, PlanError
 from fedapa.learning.prototypes import TensorOrArray, like, tensor
-from fedapa.models.model import unit
+from fedapa.models.model import Model, unit
 from fedapa.payload import Array
-from fedapa.windows.labels import Label
+from fedapa.windows.labels import NO_CLASS, Label
 
-__all__ = ["fedapa_loss", "prototype_contrast", "soft_targets"]
+__all__ = ["TaskLoss", "fedapa_loss", "over_tasks", "prototype_contrast", "soft_targets"]
+
+TaskLoss = Callable[[Tensor, Tensor, Tensor, Tensor, slice], Mapping[str, Tensor]]
+"""(logits [b, C], embeddings [b, D], labels [b], targets, block) → named losses of one task.
+
+Labels count within the task; targets are labels, or shares of its classes [b, C]; the block is
+where its classes stand on the class axis of prototypes.
+"""
+
+
+def over_tasks(
+    loss: TaskLoss, model: Model, logits: Tensor, embeddings: Tensor, labels: Tensor
+) -> Mapping[str, Tensor]:
+    """A loss of each task, added by name: L = Σ_t L_t.
+
+    L_t sees the logits of its own block, and the windows that have a class in it.
+
+    Args:
+        loss: of one task.
+        model: knows the blocks, and what a label of its first task is worth.
+        logits: [B, classes of all tasks].
+        embeddings: r [B, D].
+        labels: places on the class axis: [B] of one task, or [B, tasks].
+    """
+    if labels.dim() == 1:
+        return loss(logits, embeddings, labels, model.targets_of(labels), model.blocks[0])
+    total: dict[str, Tensor] = {}
+    for task, block in enumerate(model.blocks):
+        told = labels[:, task] != NO_CLASS  # (B,)
+        if not told.any():
+            continue
+        own = labels[told, task] - block.start  # (b,)
+        targets = own if task else model.targets_of(own)
+        for name, value in loss(logits[told, block], embeddings[told], own, targets, block).items():
+            total[name] = total[name] + value if name in total else value
+    return total
 
 
 def soft_targets(

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from fedapa.errors import DataError, PlanError
 from fedapa.models.model import unit
 from fedapa.payload import Array
+from fedapa.windows.labels import NO_CLASS
 
 __all__ = [
     "EXPLICIT_ROOMS",
@@ -45,7 +46,8 @@ def class_prototypes(
 
     Args:
         embeddings: r [B, D].
-        labels: [B], class indices below ``classes``.
+        labels: [B], class indices below ``classes``; or [B, tasks], of several tasks whose classes
+            are C together, −1 where a window has none in one of them.
         classes: C.
 
     Returns:
@@ -53,14 +55,21 @@ def class_prototypes(
     """
     given = tensor(embeddings)
     index = tensor(labels).long()
-    if given.dim() != 2 or index.shape != given.shape[:1]:
+    if given.dim() != 2 or index.dim() not in (1, 2) or index.shape[:1] != given.shape[:1]:
         raise DataError(
             f"embeddings {tuple(given.shape)} and labels {tuple(index.shape)}: "
-            "expected [batch, width] and [batch]"
+            "expected [batch, width] and [batch] or [batch, tasks]"
         )
-    if len(index) and not 0 <= int(index.min()) <= int(index.max()) < classes:
-        raise DataError(f"labels from {index.min()} to {index.max()}: expected 0 to {classes - 1}")
-    member = F.one_hot(index, classes).to(given.dtype)  # (B, C)
+    least = 0 if index.dim() == 1 else NO_CLASS
+    if index.numel() and not least <= int(index.min()) <= int(index.max()) < classes:
+        raise DataError(
+            f"labels from {index.min()} to {index.max()}: expected {least} to {classes - 1}"
+        )
+    if index.dim() == 1:
+        member = F.one_hot(index, classes).to(given.dtype)  # (B, C)
+    else:  # the place after the last is for those without a class
+        every = F.one_hot(index % (classes + 1), classes + 1).sum(dim=1)  # (B, C + 1)
+        member = every[:, :classes].to(given.dtype)  # (B, C)
     counts = member.sum(dim=0)  # (C,)
     means = member.T @ given / counts.clamp(min=1)[:, None]  # (C, D)
     return like(embeddings, means), like(embeddings, counts.long())

@@ -93,7 +93,10 @@ class Model(Counter):
         self.encoder = encoder
         self.classifier = nn.Linear(width, classes)
         self.targets: Tensor | None = None
-        """[C, C] what a label of each class is worth in training; none is the label alone."""
+        """[C, C] what a label of each class is worth in training; none is the label alone. Of
+        several tasks the first one's."""
+        self.blocks: tuple[slice, ...] = (slice(0, classes),)
+        """Where the classes of each task stand among the logits."""
 
     def embed(self, windows: Tensor) -> Tensor:
         """The embedding r [B, width] of a batch of windows."""

@@ -44,11 +44,17 @@ def data_text(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
     return " · ".join(
         [
             source_text(data["source"], synthetic=data["synthetic"]),
-            f"{number_of(len(data['rooms']), 'room')}, {len(data['classes'])} classes, {windows}",
+            f"{number_of(len(data['rooms']), 'room')}, {_classes(data)}, {windows}",
             f"split {data['split']}, {_tested(data, seeds)}",
             f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
         ]
     )
+
+
+def _classes(data: Mapping[str, Any]) -> str:
+    told = f"{len(data['classes'])} classes"
+    activities = data.get("activity classes", ())
+    return f"{told} and {len(activities)} activities" if activities else told
 
 
 def _tested(data: Mapping[str, Any], seeds: Sequence[int]) -> str:

@@ -55,6 +55,7 @@ _MEANINGS = {
     "within_one": "Within ±1 is the share of windows in which it is off by one person at most.",
     "mae_median": "The median's MAE is that of the median of the probabilities, which model files "
     "answer with.",
+    "activity.accuracy": "The activity's accuracy is that of the second task of a net with two.",
 }
 """Metrics in words, for who reads a page alone."""
 _SPLITS = {
@@ -66,7 +67,8 @@ _SPLITS = {
 }
 """How windows to test on were chosen, in words."""
 _OURS = re.compile(
-    r"settings\.tex|[a-z]+-(horizons|overall-\d+|over-time|days|differences(-mae(-median)?)?|reach|rooms|soon|"
+    r"settings\.tex|answer-\d+\.tex|[a-z]+-(horizons|overall-\d+|over-time|days|"
+    r"differences(-mae(-median)?|-activity-accuracy)?|reach|rooms|soon|"
     r"room-curves|published|sweep|convergence|confusion|reliability|calibration|presence|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
 )
 """Files that a report writes."""
@@ -178,15 +180,23 @@ def _file_name(text: str) -> str:
 
 
 def write_report(
-    folder: Path, results: Results, runs: Runs, *, published: Mapping[str, Any] | None = None
+    folder: Path,
+    results: Results,
+    runs: Runs,
+    *,
+    published: Mapping[str, Any] | None = None,
+    first: Sequence[Table] = (),
 ) -> Path:
     """Write everything about an experiment into ``folder``, made where there is none; the page.
 
     A part that needs a run which is not among ``runs`` is left out. ``published`` are the paper's
-    figures: setting name → row name → {accuracy, macro_f1, mae}.
+    figures: setting name → row name → {accuracy, macro_f1, mae}. ``first`` are tables of the
+    experiment's own, which answer its question.
     """
     report = Report(results.title, folder)
     report.answers(results)
+    for number, table in enumerate(first):
+        report.table(f"answer-{number}", table)
     _fill(report, results, runs, published or {})
     return report.finish(folder)
 
@@ -367,7 +377,7 @@ class _Part:
         if (table := comparison.over_time(setting)) is not None:
             self.report.heading(3, "Counting over time")
             self.table("over-time", table)
-        self.differences("accuracy", "mae_median", "mae")
+        self.differences("accuracy", "mae_median", "mae", "activity.accuracy")
         if (table := comparison.reach(setting)) is not None:
             self.report.heading(3, "Rounds and bytes to reach an accuracy")
             self.table("reach", table)

@@ -50,6 +50,8 @@ class DataCard:
     """The views that they cannot have, each with the reason and a remedy."""
     view_scores: Mapping[SplitKind, Mapping[str, float]] = field(default_factory=dict)
     """Where the rooms choose the view: how well it suits, 0 to 1, by split and by view."""
+    activities: tuple[str, ...] = ()
+    """Where nets have two tasks: the second labels that it holds, each once."""
 
     def __post_init__(self) -> None:
         """Refuse what no room has."""
@@ -57,6 +59,7 @@ class DataCard:
         if not self.labels:
             raise DataError(f"{where}: names no label; give every window one")
         _check_labels(where, self.labels)
+        _check_labels(where, self.activities)
         _check_window_shape(where, self.window_shape)
         _check_parts(where, self.parts)
         for kind in sorted({*self.allowed_splits, *self.refused_splits}):
@@ -94,11 +97,14 @@ class RoomCard:
     windows: int
     """Train windows, the weight n_i of weighted means."""
     classes: int
+    """Of all its tasks: the length of the class axis of nets, prototypes and messages."""
     width: int
     shapes: Mapping[str, tuple[int, ...]]
     """Parameters and buffers of its net, by name."""
     labels: tuple[Label, ...] = ()
-    """What the classes mean; all rooms of a federation need the same list."""
+    """What the classes of its first task mean; all rooms of a federation need the same list."""
+    further: Mapping[str, tuple[Label, ...]] = field(default_factory=dict)
+    """The classes of its other tasks, which follow them; mostly none."""
     norms: frozenset[str] = frozenset()
     """Those of its arrays that belong to a BatchNorm, found by the type of the module."""
     buffers: frozenset[str] = frozenset()
@@ -151,8 +157,12 @@ class RoomCard:
                 f"{LARGEST_SET}; use a smaller width"
             )
         _check_labels(where, self.labels)
-        if self.labels and len(self.labels) != self.classes:
-            raise DataError(f"{where}: {self.classes} classes and {len(self.labels)} labels")
+        for labels in self.further.values():
+            _check_labels(where, labels)
+        if self.first_classes < 1 or (self.labels and len(self.labels) != self.first_classes):
+            numbers = [len(self.labels), *map(len, self.further.values())]
+            sums = " + ".join(map(str, numbers))
+            raise DataError(f"{where}: {self.classes} classes and {sums} labels")
         for name, shape in self.shapes.items():
             if any(side < 0 for side in shape):
                 raise DataError(f"{where}: its array '{name}' has shape {tuple(shape)}")
@@ -169,6 +179,11 @@ class RoomCard:
         for predictor, metrics in self.blind.items():
             if not all(math.isfinite(value) for value in metrics.values()):
                 raise DataError(f"{where}: scores of '{predictor}' are not finite: {dict(metrics)}")
+
+    @property
+    def first_classes(self) -> int:
+        """The classes of its first task."""
+        return self.classes - sum(map(len, self.further.values()))
 
 
 def _check_labels(where: str, labels: Sequence[Label]) -> None:

@@ -7,18 +7,19 @@
                prototypes [C, D], prototypes.windows [C]: how many windows each is the mean of
                graph: the net as bytes of an ONNX model, without its weights
     metadata   the single key ``fedapa`` (with more, equal models would have unequal bytes): JSON
-               with room, architecture, classes, answer, temperature, recipe, window shape, and
-               whether it learned from simulated windows
+               with room, architecture, classes, answer, temperature, recipe, window shape, whether
+               it learned from simulated windows, and, where the net has a second task, ``further``:
+               its classes, whose rows follow in the classifier and in prototypes, and temperature
 
 ``load_model`` runs the graph by onnxruntime and needs no torch.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,7 @@ from fedapa.errors import DataError, FedapaError
 from fedapa.files import write_bytes
 from fedapa.models.onnx_bytes import wanted_weights
 from fedapa.payload import Array
+from fedapa.rooms.task import ACTIVITY
 from fedapa.windows.labels import Label
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
@@ -62,6 +64,7 @@ def save_model(
     prototypes: Array,
     members: Array,
     temperature: float = 1.0,
+    further_temperatures: Sequence[float] = (),
 ) -> None:
     """Write a net as one file that needs nothing else to be used.
 
@@ -69,9 +72,10 @@ def save_model(
         path: where to.
         room: the room that the net is for.
         model: what it deploys.
-        prototypes: [C, D] the mean embedding of its train windows by class (eqn_4).
+        prototypes: [C, D] the mean embedding of its train windows by class (eqn_4), of all tasks.
         members: [C] of how many windows; 0 where the room has none.
         temperature: what its scores are divided by before they are probabilities.
+        further_temperatures: the same in each task beside the first.
     """
     from fedapa.models.graph import graph_of
 
@@ -98,6 +102,11 @@ def save_model(
         "train_windows": len(room.split.train),
         "synthetic": room.synthetic,
     }
+    if room.further:
+        about["further"] = {
+            task.name: {"classes": list(task.classes), "temperature": own}
+            for task, own in zip(room.further, further_temperatures, strict=True)
+        }
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     about["digest"] = _digest(contiguous)
     content = safetensors_numpy.save(
@@ -155,6 +164,9 @@ class CountingModel:
     classifier: tuple[_Floats, _Floats]
     """[C, D] and [C]: what makes logits of an embedding, W·z + b."""
     _session: Any
+    activities: tuple[str, ...] = ()
+    """What else it tells, where its net has a second task; mostly nothing."""
+    activity_temperature: float = 1.0
 
     @property
     def trained(self) -> Trained:
@@ -173,9 +185,32 @@ class CountingModel:
             empty=empty if empty is not None and self.present[empty] else None,
         )
 
-    def probabilities(self, windows: npt.ArrayLike) -> _Floats:
-        """[B, C] how probable each class is; ``windows`` are [B, …] as the recipe makes them."""
-        return probabilities_of(self._run(windows)[0], self.temperature).astype(np.float32)
+    def probabilities(
+        self, windows: npt.ArrayLike, task: Literal["label", "activity"] = "label"
+    ) -> _Floats:
+        """[B, C] how probable each class is; ``windows`` are [B, …] as the recipe makes them.
+
+        ``task`` "activity": how probable each of ``activities`` is.
+        """
+        first = len(self.classes)
+        if task == ACTIVITY:
+            self._refuse_without_activities()
+            logits, temperature = self._run(windows)[0][:, first:], self.activity_temperature
+        else:
+            logits, temperature = self._run(windows)[0][:, :first], self.temperature
+        return probabilities_of(logits, temperature).astype(np.float32)
+
+    def activity(self, windows: npt.ArrayLike) -> npt.NDArray[np.str_]:
+        """[B] what the people in each window do, where the net has that task."""
+        best = self.probabilities(windows, "activity").argmax(axis=1)
+        return np.asarray([self.activities[place] for place in best], np.str_)
+
+    def _refuse_without_activities(self) -> None:
+        if not self.activities:
+            raise DataError(
+                f"the model of room '{self.room}' tells no activity; train one with data.tasks = "
+                "'both', on recordings that have one"
+            )
 
     def count(self, windows: npt.ArrayLike) -> npt.NDArray[Any]:
         """[B] the people in each window, or its category, as ``answer`` says."""
@@ -194,7 +229,7 @@ class CountingModel:
         return self._run(windows)[1]
 
     def _run(self, windows: npt.ArrayLike) -> tuple[_Floats, _Floats]:
-        """Logits [B, C] and embeddings [B, D].
+        """Logits [B, C] of all tasks and embeddings [B, D].
 
         Window by window: a window then has the same answer, to the bit, alone and among others.
         """
@@ -204,7 +239,8 @@ class CountingModel:
                 f"windows of shape {values.shape}; the model of room '{self.room}' counts "
                 f"{('B', *self.window_shape)}: make them with Windower(model.recipe)"
             )
-        logits = np.empty((len(values), len(self.classes)), np.float32)
+        outputs = len(self.classes) + len(self.activities)
+        logits = np.empty((len(values), outputs), np.float32)
         embeddings = np.empty((len(values), self.prototypes.shape[1]), np.float32)
         for number in range(len(values)):
             if not np.isfinite(values[number]).all():
@@ -228,8 +264,11 @@ def load_model(path: str | Path) -> CountingModel:
         prototypes, members = arrays[_PROTOTYPES], arrays[_MEMBERS]
         graph = arrays[_GRAPH]
         recipe_values = about["recipe"]
-    except (KeyError, TypeError) as error:
+        second = about.get("further", {}).get(ACTIVITY, {"classes": [], "temperature": 1.0})
+        activities, activity_temperature = tuple(second["classes"]), second["temperature"]
+    except (AttributeError, KeyError, TypeError) as error:
         raise DataError(f"{path}: {error} is missing; not a whole model, make it again") from error
+    outputs = len(classes) + len(activities)
     kinds = {type(label) for label in classes}
     sound = {
         "classes": kinds in ({int}, {str}) and len(set(classes)) == len(classes),
@@ -239,10 +278,15 @@ def load_model(path: str | Path) -> CountingModel:
         "synthetic": isinstance(synthetic, bool),
         "answer": answer in get_args(Answer),
         "temperature": isinstance(temperature, float) and 0 < temperature < np.inf,
+        "further": set(about.get("further", {})) <= {ACTIVITY}
+        and all(isinstance(label, str) for label in activities)
+        and len(set(activities)) == len(activities)
+        and isinstance(activity_temperature, float)
+        and 0 < activity_temperature < np.inf,
         _MEAN: _is(mean, np.float32, shape[-1:]),
         _DEVIATION: _is(deviation, np.float32, shape[-1:]) and (deviation > 0).all(),
-        _PROTOTYPES: prototypes.ndim == 2 and _is(prototypes, np.float32, (len(classes), -1)),
-        _MEMBERS: _is(members, np.int64, (len(classes),)),
+        _PROTOTYPES: prototypes.ndim == 2 and _is(prototypes, np.float32, (outputs, -1)),
+        _MEMBERS: _is(members, np.int64, (outputs,)),
         _GRAPH: _is(graph, np.uint8, (-1,)),
     }
     for name, good in sound.items():
@@ -262,7 +306,7 @@ def load_model(path: str | Path) -> CountingModel:
             f"{path}: its recipe makes windows of {_sides(made)}, its net counts {_sides(shape)}; "
             "damaged, make it again"
         )
-    session = _session(path, graph.tobytes(), arrays, (len(classes), prototypes.shape[1]))
+    session = _session(path, graph.tobytes(), arrays, (outputs, prototypes.shape[1]))
     return CountingModel(
         room=room,
         classes=classes,
@@ -271,21 +315,23 @@ def load_model(path: str | Path) -> CountingModel:
         answer=answer,
         temperature=temperature,
         synthetic=synthetic,
-        prototypes=prototypes,
-        present=members > 0,
-        classifier=_classifier(path, arrays, prototypes.shape),
+        prototypes=prototypes[: len(classes)],
+        present=members[: len(classes)] > 0,
+        classifier=_classifier(path, arrays, prototypes.shape, len(classes)),
+        activities=activities,
+        activity_temperature=activity_temperature,
         _session=session,
     )
 
 
 def _classifier(
-    path: Path, arrays: Mapping[str, Array], shape: tuple[int, ...]
+    path: Path, arrays: Mapping[str, Array], shape: tuple[int, ...], classes: int
 ) -> tuple[_Floats, _Floats]:
-    """W [C, D] and b [C]; a graph that runs may still have others."""
+    """W [C, D] and b [C] of the first task; a graph that runs may still have others."""
     weight, bias = (arrays.get(name, np.zeros(0, np.float32)) for name in (_WEIGHT, _BIAS))
     if not _is(weight, np.float32, shape) or not _is(bias, np.float32, shape[:1]):
         raise DataError(f"{path}: its classifier is not what a model has; damaged, make it again")
-    return weight.astype(np.float32), bias.astype(np.float32)
+    return weight[:classes].astype(np.float32), bias[:classes].astype(np.float32)
 
 
 def _windows_of(recipe: Recipe, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -18,8 +18,9 @@ from fedapa.models.cost import flops
 from fedapa.models.model import Counter, Model, batch_norm_arrays
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
+from fedapa.rooms.task import LABEL, Task, blocks_of, places_of
 from fedapa.stores.arrays import array_digest
-from fedapa.windows.labels import Label, class_indices, sorted_labels
+from fedapa.windows.labels import NO_CLASS, Label, class_indices, sorted_labels
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.origins import Origins
 from fedapa.windows.recipe import Recipe
@@ -62,6 +63,8 @@ class Room:
     """Why its windows are seen as they are, in words; nothing where nobody said."""
     origins: Origins | None = None
     """Which windows follow each other; None where nobody said."""
+    further: tuple[Task, ...] = ()
+    """The tasks beside ``labels`` and ``classes``; mostly none."""
 
     @classmethod
     def of(
@@ -134,9 +137,30 @@ class Room:
         return self.recipe.normaliser
 
     @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What is asked of its windows, its label first."""
+        return Task(LABEL, self.classes, self.labels), *self.further
+
+    @property
+    def blocks(self) -> tuple[slice, ...]:
+        """Where the classes of each task stand on the class axis of its net."""
+        return blocks_of(self.tasks)
+
+    @property
+    def outputs(self) -> int:
+        """The length of that axis: the classes of all tasks."""
+        return int(self.blocks[-1].stop)
+
+    @functools.cached_property
+    def places(self) -> npt.NDArray[np.int64]:
+        """The classes of its windows on that axis: [windows], or [windows, tasks] of several."""
+        return places_of(self.tasks)
+
+    @property
     def held(self) -> list[int]:
-        """The classes that it has train windows of, sorted."""
-        return np.unique(self.labels[self.split.train]).tolist()  # type: ignore[no-any-return]
+        """The classes that it has train windows of, as places on that axis, sorted."""
+        there = np.unique(self.places[self.split.train])
+        return there[there != NO_CLASS].tolist()  # type: ignore[no-any-return]
 
     @functools.cached_property
     def digest(self) -> str:
@@ -157,10 +181,11 @@ class Room:
             name=self.name,
             architecture=self.architecture,
             windows=len(self.split.train),
-            classes=len(self.classes),
+            classes=self.outputs,
             width=self.width,
             shapes={name: tuple(value.shape) for name, value in model.state_dict().items()},
             labels=self.classes,
+            further={task.name: task.classes for task in self.further},
             norms=batch_norm_arrays(model),
             buffers=frozenset(name for name, _ in model.named_buffers()),
             validation=len(self.split.validation),
@@ -191,13 +216,14 @@ class Room:
         start = self.key / "initial weights" / self.architecture
         model = build_model(
             self.architecture,
-            classes=len(self.classes),
+            classes=self.outputs,
             width=self.width,
             window_shape=self.windows.shape[1:],
             key=start if self.initialisation == "common" else start / self.name,
             normalise_embedding=self.normalise_embedding,
             links=self.recipe.links_used,
         )
+        model.blocks = self.blocks
         return model.to(self.device)
 
     def batches(
@@ -220,20 +246,33 @@ class Room:
 
     @torch.no_grad()
     def embeddings(self, model: Model) -> tuple[Tensor, Tensor]:
-        """Embeddings [n, D] and labels [n] of the train windows, in eval mode (eqn_4's sum)."""
+        """Embeddings [n, D] of the train windows, in eval mode (eqn_4's sum), and their labels.
+
+        Labels are as in ``tensors``.
+        """
         model.eval()
         pairs = [(model.embed(windows), labels) for windows, labels in self.inspect("train")]
         return torch.cat([r for r, _ in pairs]), torch.cat([y for _, y in pairs])
 
     @torch.no_grad()
-    def scores(
-        self, counter: Counter, part: Part = "test"
-    ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.int64]]:
-        """Scores [n, C] and true class indices [n] of a part, a net in eval mode."""
+    def all_scores(self, counter: Counter, part: Part = "test") -> npt.NDArray[np.floating]:
+        """Scores [n, outputs] of a part, of all tasks end to end, a net in eval mode."""
         counter.eval()
         scores = [counter.scores(windows).cpu().numpy() for windows, _ in self.inspect(part)]
-        nothing = np.empty((0, len(self.classes)), np.float32)
-        return np.concatenate([nothing, *scores]), self.labels[getattr(self.split, part)]
+        return np.concatenate([np.empty((0, self.outputs), np.float32), *scores])
+
+    def scores(
+        self, counter: Counter, part: Part = "test", *, task: int = 0
+    ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.int64]]:
+        """Scores [n, C] and true class indices [n] of a part in one task, by its place.
+
+        Of the windows that have a class in it: every window of a part has one in the first task,
+        but for those of ``unlabelled``.
+        """
+        scores = self.all_scores(counter, part)[:, self.blocks[task]]
+        truth = self.tasks[task].labels[getattr(self.split, part)]
+        told = slice(None) if task == 0 else truth != NO_CLASS
+        return scores[told], truth[told]
 
     def predict(
         self, counter: Counter, part: Part = "test"
@@ -243,9 +282,12 @@ class Room:
         return scores.argmax(axis=1), truth
 
     def tensors(self, index: npt.NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Some windows, normalised, and their labels, on the room's device."""
+        """Some windows, normalised, and their labels, on the room's device.
+
+        Labels are places on the class axis of all tasks: [B], or [B, tasks] of several.
+        """
         windows = torch.from_numpy(normalised(self.normaliser, self.windows, index))
-        return windows.to(self.device), torch.from_numpy(self.labels[index]).to(self.device)
+        return windows.to(self.device), torch.from_numpy(self.places[index]).to(self.device)
 
 
 def normalised(

@@ -69,10 +69,11 @@ class StoreAppender(StoreWriter):
         label: Label | None,
         day: str = "",
         part: str = "",
+        activity: str | None = None,
         notes: Mapping[str, Any] | None = None,
     ) -> int:
         """One recording, written as it comes; returns its packets. One without is not kept."""
-        group = self._new(room, name, label=label, day=day, part=part)
+        group = self._new(room, name, label=label, day=day, part=part, activity=activity)
         for key, value in sorted((notes or {}).items()):
             group.attrs[key] = value
         rows: h5py.Dataset | None = None

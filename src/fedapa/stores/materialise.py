@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,6 +87,13 @@ class Surveyed:
     """The views that it cannot have, each with the reason and a remedy."""
     sources: tuple[Recording, ...] = ()
     """The room's recordings as its store lists them, which takes a while; dealt rooms have none."""
+    activities: tuple[str | None, ...] = ()
+    """For each window its second label; None where its recording has none, and empty where no
+    recording of the room has one."""
+    strata: tuple[str | None, ...] = ()
+    """For each window count and activity together, where every such pair has two recordings: splits
+    are then a share of each pair, whatever a run learns, so that runs of one task and of both test
+    on the same windows. Empty elsewhere: splits are then a share of each label."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -353,8 +361,27 @@ def _origins(
         "synthetic": any(recording.synthetic for recording in recordings),
         "recipe": Recipe(source="features") if features else recipe,
         "sources": tuple(recordings),
+        **_second_labels(recordings, each["recordings"]),
         **({} if features else _views(recordings[0], recipe)),
     }
+
+
+def _second_labels(recordings: Sequence[Recording], windows: Sequence[str]) -> dict[str, Any]:
+    """``activities`` and ``strata`` of windows, by the recording that each was cut from."""
+    if all(recording.activity is None for recording in recordings):
+        return {}
+    pairs = {
+        one.name: None if one.label is None else f"{one.label} {one.activity or ''}".strip()
+        for one in recordings
+        if one.part != "continuous"
+    }
+    used = {name for name in windows if pairs.get(name) is not None}
+    numbers = Counter(pairs[name] for name in used)
+    activity = {one.name: one.activity for one in recordings}
+    told = tuple(activity[name] for name in windows)
+    if min(numbers.values(), default=0) < 2:
+        return {"activities": told}
+    return {"activities": told, "strata": tuple(pairs.get(name) for name in windows)}
 
 
 def _views(recording: Recording, recipe: Recipe) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from fedapa.files import cache_folder, locked
 from fedapa.payload import Tree, decode, encode
 from fedapa.processes import Job, Progress, Show, Workers, one_thread, unseen
 from fedapa.randomness import Key
-from fedapa.simulator.recording import record
+from fedapa.simulator.recording import Scene, record
 from fedapa.stores.simulated_rooms import (
     Place,
     Preset,
@@ -36,6 +36,10 @@ from fedapa.windows.recipe import Recipe
 __all__ = ["Task", "run_tasks", "simulated_store", "tasks_of", "write_simulated"]
 
 
+_SEATED = {"sitting": 1.0, "walking": 0.0}
+"""motion.seated of an activity."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One recording to be made."""
@@ -48,6 +52,8 @@ class Task:
     seed: int
     part: str = ""
     """What the recording is for, as in ``Recording.part``."""
+    activity: str | None = None
+    """What the people do, as in ``Recording.activity``."""
 
     @property
     def packets(self) -> int:
@@ -60,6 +66,13 @@ class Task:
     def key(self) -> Key:
         """The scene's."""
         return Key(self.seed) / "simulated" / self.place.scene.room.name
+
+    @property
+    def _scene(self) -> Scene:
+        scene = self.place.scene
+        if self.activity not in _SEATED:
+            return scene
+        return replace(scene, motion=replace(scene.motion, seated=_SEATED[self.activity]))
 
     def to_json(self) -> str:
         """The task as text, exactly."""
@@ -76,7 +89,7 @@ class Task:
         """The recording, with some packets more: a few may yet be taken for narrow frames."""
         with one_thread():
             return record(
-                self.place.scene,
+                self._scene,
                 people=self.count,
                 day=self.day,
                 packets=self.packets + self.packets // 50 + 8,
@@ -93,11 +106,11 @@ def tasks_of(preset: Preset, *, seed: int, workers: int) -> list[Task]:
     if workers < 1:
         raise PlanError(f"workers = {workers}; at least 1 is needed")
     tasks = [
-        Task(place, count, day, number, preset.window, seed)
+        Task(place, count, day, number, preset.window, seed, activity=activity)
         for place in preset.places
         for count in place.counts
         for day in range(place.days)
-        for number in range(place.recordings)
+        for number, activity in _recordings(place, count)
     ]
     # The long ones first: at the end one worker would wait for the other.
     return [
@@ -107,6 +120,19 @@ def tasks_of(preset: Preset, *, seed: int, workers: int) -> list[Task]:
         for count in place.counts
         for day in range(place.continuous.days)
     ] + tasks
+
+
+def _recordings(place: Place, count: int) -> Iterator[tuple[int, str | None]]:
+    """The recordings of a count on one day: their numbers, and what the people do.
+
+    No two have a number in common, so that seats and steps differ between activities, too.
+    """
+    told: Sequence[str | None] = [None]
+    if place.activities is not None:
+        told = place.activities if count else ["empty"]
+    for place_in_list, activity in enumerate(told):
+        for number in range(place.recordings):
+            yield place_in_list * place.recordings + number, activity
 
 
 def _record(task: Task) -> bytes:
@@ -190,6 +216,7 @@ def write_simulated(
                 rate=task.place.scene.radio.rate,
                 scale=recorded["scale"],
                 part=task.part,
+                activity=task.activity,
             )
             show(Progress("simulating rooms", done, len(tasks), "recordings"))
 

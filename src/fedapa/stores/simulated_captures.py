@@ -21,12 +21,20 @@ from fedapa.stores.simulated_rooms import Preset, preset_of
 __all__ = [
     "PATTERN",
     "last_tasks",
+    "patterns_of",
     "record_task_visits",
     "write_simulated_captures",
     "write_simulated_visits",
 ]
 
 PATTERN = "{room}/{day}/P={count}-{recording}.pcap"
+_OF_ACTIVITIES = "{room}/{day}/P={count}-{activity}-{recording}.pcap"
+
+
+def patterns_of(preset: Preset) -> list[str]:
+    """The forms of the paths of a preset's captures: one more where rooms have activities."""
+    told = {place.activities is not None for place in preset.places}
+    return [_OF_ACTIVITIES if activities else PATTERN for activities in sorted(told)]
 
 
 def write_simulated_captures(
@@ -37,7 +45,7 @@ def write_simulated_captures(
     workers: int = 1,
     show: Show = unseen,
 ) -> None:
-    """Write every recording of a preset into ``folder``, at a path of the form ``PATTERN``.
+    """Write every recording of a preset into ``folder``, at a path of ``patterns_of``.
 
     Equal seeds give the recordings that ``write_simulated`` puts into its store. The folder appears
     whole or not at all.
@@ -116,8 +124,10 @@ def _write(folder: Path, task: Task) -> bytes:
         "day": str(task.day),
         "count": str(task.count),
         "recording": str(task.number),
+        "activity": task.activity or "",
     }
-    write_nexmon(task.capture(), folder / PATTERN.format(**values))
+    pattern = PATTERN if task.activity is None else _OF_ACTIVITIES
+    write_nexmon(task.capture(), folder / pattern.format(**values))
     return b""
 
 

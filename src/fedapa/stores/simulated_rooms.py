@@ -22,7 +22,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
@@ -34,6 +34,7 @@ from fedapa.windows.labels import check_name
 
 __all__ = [
     "SIMULATED_PRESETS",
+    "Activity",
     "Continuous",
     "Place",
     "Preset",
@@ -47,10 +48,12 @@ __all__ = [
 _VERSION = 3
 """Raised when the same parameters give other numbers, or a name other rooms; part of every hash."""
 
-SIMULATED_PRESETS = ("smoke", "quick", "six-rooms")
+SIMULATED_PRESETS = ("smoke", "quick", "activities", "six-rooms")
 """Names of the presets, from small to large."""
 
 Times = Annotated[Whole, within(1, 10_000)]
+Activity = Literal["sitting", "walking"]
+"""All sit during the whole recording; nobody does."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,9 @@ class Place:
     """s, length of such a recording, instead of windows."""
     continuous: Continuous | None = None
     """What is recorded for counting over time; None is nothing."""
+    activities: tuple[Activity, ...] | None = None
+    """What people do: every recording of somebody is made once for each, as its second label;
+    one of nobody is "empty". None: they sit or walk as motion.seated has it, and nobody says."""
 
     def packets_of(self, count: int, window: int) -> int:
         """Packets of a recording with ``count`` people: a crowd has less patience, by a quarter."""
@@ -188,12 +194,31 @@ def check_preset(preset: Preset) -> None:
             raise PlanError(f"{where}give its recordings either windows or seconds, one of the two")
         if len(set(place.counts)) != len(place.counts) or not place.counts:
             raise PlanError(f"{where}counts = {list(place.counts)}; list each one once")
+        if place.activities is not None:
+            _check_activities(place, where)
         for count in place.counts:
             if not 0 <= count <= capacity(room):
                 raise PlanError(
                     f"{where}{count} people on {room.size[0]:g} × {room.size[1]:g} m; "
                     f"0 to {capacity(room)} fit"
                 )
+
+
+def _check_activities(place: Place, where: str) -> None:
+    told = place.activities or ()
+    if len(set(told)) != len(told) or not told:
+        raise PlanError(f"{where}activities = {list(told)}; list each one once")
+    seats = len(place.scene.room.seats)
+    if "sitting" in told and max(place.counts) > seats:
+        raise PlanError(
+            f"{where}{max(place.counts)} people cannot all sit on {seats} seats; add seats, or "
+            "leave 'sitting' out of activities"
+        )
+    if place.continuous is not None:
+        raise PlanError(
+            f"{where}activities and continuous recordings, which nobody labels with an activity; "
+            "give one of the two"
+        )
 
 
 def _changed(values: Mapping[str, Any], name: str, table: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,8 @@
     /                     format="fedapa-rooms", version=1, synthetic, maybe window …
     /<room>/              synthetic, recipe (JSON: receiver and cleaning, windows/recipe.py) …
     /<room>/<recording>/  synthetic, label (integer: a count; text: a category), day, rate,
-                          maybe part="continuous"; or part="unlabelled" and no label
+                          maybe part="continuous"; or part="unlabelled" and no label;
+                          maybe activity (text), beside a count: a second label
         amplitude         [packets, subcarriers, links]; times its attribute ``scale`` if it has one
         timestamps        [packets] seconds
       or, for sets that were published as features only,
@@ -81,6 +82,8 @@ class Recording:
     part: str = ""
     """"continuous": for counting over time only, neither learned nor tested; "unlabelled": it has
     no label; mostly nothing."""
+    activity: str | None = None
+    """A second label beside a count: what the people do; None where nobody said."""
 
     @property
     def is_features(self) -> bool:
@@ -227,6 +230,7 @@ class Store:
             shape=tuple(rows.shape),
             synthetic=_truth(group.attrs, "synthetic", place),
             part=part,
+            activity=_activity_of(group, label, place),
         )
 
     def _check_timestamps(self, group: h5py.Group, *, packets: int, place: str) -> None:
@@ -311,18 +315,20 @@ class StoreWriter:
         rate: float = 0.0,
         scale: float | None = None,
         part: str = "",
+        activity: str | None = None,
     ) -> None:
         """One recording of packets: amplitude [packets, subcarriers, links].
 
         ``part = "continuous"`` marks one for counting over time, neither learned nor tested. A
-        label of None is none: the recording is marked as ``"unlabelled"``.
+        label of None is none: the recording is marked as ``"unlabelled"``. ``activity`` is a second
+        label beside a count.
         """
         if len(timestamps) != len(amplitude):
             raise DataError(
                 f"recording '{name}': {len(amplitude)} packets and {len(timestamps)} time stamps; "
                 "give one for each packet"
             )
-        group = self._new(room, name, label=label, day=day, rate=rate, part=part)
+        group = self._new(room, name, label=label, day=day, rate=rate, part=part, activity=activity)
         packets, subcarriers, links = amplitude.shape
         rows = group.create_dataset(
             "amplitude",
@@ -364,9 +370,11 @@ class StoreWriter:
         day: str,
         rate: float = 0.0,
         part: str = "",
+        activity: str | None = None,
     ) -> h5py.Group:
         self._check()
         place = f"room '{room}', recording '{name}'"
+        _check_activity(activity, label, place)
         if label is None and not part:
             part = _UNLABELLED
         _check_part(part, place)
@@ -381,6 +389,8 @@ class StoreWriter:
         group.attrs["rate"] = rate
         if part:
             group.attrs["part"] = part
+        if activity is not None:
+            group.attrs["activity"] = activity
         return group
 
 
@@ -471,6 +481,24 @@ def _label_of(group: h5py.Group, part: str, place: str) -> Label | None:
     if isinstance(label, int) and label < 0:
         raise DataError(f"{place}: label {label!r} is no count and no text")
     return _text(label, "label", place) if isinstance(label, str) else label
+
+
+def _activity_of(group: h5py.Group, label: Label | None, place: str) -> str | None:
+    if "activity" not in group.attrs:
+        return None
+    activity = _text(_plain(group.attrs["activity"]), "activity", place)
+    _check_activity(activity, label, place)
+    return activity
+
+
+def _check_activity(activity: str | None, label: Label | None, place: str) -> None:
+    """A second label stands beside a count, and says something."""
+    if activity is not None and (not activity or not isinstance(label, int)):
+        beside = "no label" if label is None else f"label {label!r:.80}"
+        raise DataError(
+            f"{place}: activity {activity!r:.80} beside {beside}; expected a text beside a count: "
+            "where there is no count the activity is the label"
+        )
 
 
 def _number(

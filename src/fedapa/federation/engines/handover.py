@@ -18,6 +18,7 @@ from fedapa.algorithms.algorithm import Algorithm
 from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
+from fedapa.rooms.task import Task
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.origins import Origins
 from fedapa.windows.recipe import Recipe
@@ -59,7 +60,7 @@ def decode_handover(frame: bytes) -> Handover:
     )
 
 
-_ARRAYS = ("windows", "labels", "split", "recipe", "origins")
+_ARRAYS = ("windows", "labels", "split", "recipe", "origins", "further")
 """What of a room is or holds arrays; every other field is a plain fact."""
 
 
@@ -72,6 +73,10 @@ def _tree(room: Room, spare: Path) -> Tree:
         "digest": room.digest,
         "windows": str(_file_of(room, spare)),
         "labels": room.labels,
+        "further": {
+            task.name: {"classes": json.dumps(task.classes), "labels": task.labels}
+            for task in room.further
+        },
         "split": {entry.name: getattr(room.split, entry.name) for entry in fields(Split)},
         "origins": None
         if room.origins is None
@@ -93,6 +98,10 @@ def _room(tree: dict[str, Any]) -> Room:
         key=Key(seed, tuple(path)),
         windows=np.load(tree["windows"], mmap_mode="r"),
         labels=tree["labels"],
+        further=tuple(
+            Task(name, tuple(json.loads(task["classes"])), task["labels"])
+            for name, task in tree["further"].items()
+        ),
         split=Split(**tree["split"]),
         origins=None if tree["origins"] is None else Origins(**tree["origins"]),
         recipe=replace(recipe, normaliser=Normaliser(tree["mean"], tree["deviation"])),

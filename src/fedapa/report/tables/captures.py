@@ -64,9 +64,11 @@ def _totals(rows: Sequence[Imported]) -> dict[str, dict[str, Any]]:
     for row in rows:
         sums = dict.fromkeys((*_SUMMED, "unlabelled"), 0)
         empty = {"days": set(), "labels": set(), "left_out": Counter(), **sums}
+        empty["activities"] = set()
         room = rooms.setdefault(row.room, empty)
         room["days"].add(row.day)
         room["labels"].add(row.label)
+        room["activities"] |= {row.activity} - {None}
         for name in (*_SUMMED, "left_out"):
             room[name] += getattr(row, name)
         room["unlabelled"] += row.recordings if row.label is None else 0
@@ -79,6 +81,8 @@ def import_summary(rows: Sequence[Imported]) -> dict[str, Any]:
     for room in rooms.values():
         room["days"], room["labels"] = sorted(room["days"]), list(sorted_labels(room["labels"]))
         room["left_out"] = dict(room["left_out"])
+        if activities := sorted(room.pop("activities")):
+            room["activities"] = activities
     return {"rooms": rooms}
 
 
@@ -98,7 +102,8 @@ def import_table(rows: Sequence[Imported]) -> Table:
         headings=["Room", "Labels", *counted],
         rows=[
             [
-                *(name, _labels(room["labels"]), str(len(room["days"])), str(room["files"])),
+                *(name, _labels(room["labels"], room["activities"])),
+                *(str(len(room["days"])), str(room["files"])),
                 *(str(room["recordings"]), f"{room['packets']:,}", f"{room['seconds'] / 60:.1f}"),
                 *(str(room["known"]), f"{room['left_out'].total():,}"),
             ]
@@ -109,9 +114,10 @@ def import_table(rows: Sequence[Imported]) -> Table:
     )
 
 
-def _labels(labels: set[Label | None]) -> str:
+def _labels(labels: set[Label | None], activities: set[str]) -> str:
     named = [_names(sorted_labels(labels))] if labels - {None} else []
-    return ", ".join([*named, *([_UNLABELLED] if None in labels else [])])
+    told = ", ".join([*named, *([_UNLABELLED] if None in labels else [])])
+    return f"{told}; {_names(sorted(activities))}" if activities else told
 
 
 def _names(ordered: Sequence[Any]) -> str:

@@ -30,6 +30,7 @@ from fedapa.report.tables.table import Table
 __all__ = [
     "by_value",
     "calibration",
+    "difference_text",
     "differences",
     "horizons",
     "in_paper_layout",
@@ -39,6 +40,7 @@ __all__ = [
     "presence",
     "published_table",
     "reach",
+    "reading",
     "rooms",
     "value_text",
 ]
@@ -49,7 +51,8 @@ _OF_ANSWERS = tuple(
     name
     for name, metric in METRICS.items()
     if not metric.time
-    and name not in ("ece", "within_two", *_PRESENCE)  # which have tables of their own, or none
+    # Which have tables of their own, or none.
+    and name not in ("ece", "activity.ece", "within_two", *_PRESENCE)
 )
 _SIDE_BY_SIDE = ("accuracy", "macro_f1", "mae_median", "mae")
 """Those of a table with several settings."""
@@ -393,7 +396,7 @@ def differences(
         for horizon in setting.horizons:
             difference = setting.against(mine, row, horizon, metric)
             compared += difference is not None
-            cells.append(_NONE if difference is None else _difference(difference, metric))
+            cells.append(_NONE if difference is None else difference_text(difference, metric))
             if led:
                 wins = None if difference is None else setting.rooms_led(mine, row, horizon)
                 cells.append(_NONE if wins is None else f"{wins[0]}/{wins[1]}")
@@ -410,7 +413,7 @@ def differences(
         headings=["Against", *(name for _ in setting.horizons for name in under)],
         rows=rows,
         note=_sentences(
-            *_reading(len(mine.outcomes), compared, led=led),
+            *reading(len(mine.outcomes), compared, led=led),
             fewer_rooms(setting, setting.horizons, [metric]),
             _scored_alone(setting),
             caption(setting),
@@ -420,7 +423,8 @@ def differences(
     )
 
 
-def _difference(difference: Paired, metric: str) -> str:
+def difference_text(difference: Paired, metric: str) -> str:
+    """A difference in points or people, with its interval in brackets; * where it is clear."""
     mean = _number(difference.mean, metric, "+")
     if difference.low is None or difference.high is None:
         return mean
@@ -428,7 +432,7 @@ def _difference(difference: Paired, metric: str) -> str:
     return f"{mean} [{low}, {high}]{' *' if difference.is_clear else ''}"
 
 
-def _reading(seeds: int, compared: int, *, led: bool) -> list[str]:
+def reading(seeds: int, compared: int, *, led: bool) -> list[str]:
     """How to read differences, and how far they carry."""
     if seeds < 2:
         said = ["One seed: a difference without an interval; nothing here is shown to be clear"]
@@ -449,7 +453,7 @@ def _reading(seeds: int, compared: int, *, led: bool) -> list[str]:
 def rooms(setting: Setting, names: Sequence[str]) -> Table:
     """Every room's accuracy (and MAE where classes are counts) under some rows, by name."""
     shown = [row for name in names if (row := setting.row(name)) is not None]
-    metrics = metrics_of(setting, ("accuracy", "mae_median", "mae"))
+    metrics = metrics_of(setting, ("accuracy", "mae_median", "mae", "activity.accuracy"))
     at = setting.rounds
     several = len(setting.seeds) > 1
     whose = f" are those of seed {min(setting.seeds, default=0)}: another seed splits otherwise"

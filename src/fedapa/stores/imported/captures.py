@@ -52,7 +52,7 @@ _BLOCK = 1 << 20
 
 @dataclass
 class Imported:
-    """What came of the files of one room, day and label."""
+    """What came of the files of one room, day, label and activity."""
 
     room: str
     day: str
@@ -66,6 +66,8 @@ class Imported:
     copies: int = 0
     """Files that are in the store for another room too: what is tested there was trained here."""
     left_out: Counter[str] = field(default_factory=Counter)
+    activity: str | None = None
+    """The second label of its files, where they have one."""
 
 
 def import_captures(
@@ -82,10 +84,10 @@ def import_captures(
     """
     preparation = preparation or Preparation()
     refuse_overlaps(sources)
-    rows: dict[tuple[str, str, str], Imported] = {}
+    rows: dict[tuple[str, str, str, str], Imported] = {}
     for source in sources:
-        row = rows.setdefault(_key(source), Imported(source.room, source.day, source.label))
-        row.files += 1
+        new = Imported(source.room, source.day, source.label, activity=source.activity)
+        rows.setdefault(_key(source), new).files += 1
     by_path: dict[Path, list[Source]] = {}
     for source in sources:
         by_path.setdefault(source.path, []).append(source)
@@ -135,8 +137,8 @@ def import_captures(
     return list(rows.values())
 
 
-def _key(source: Source) -> tuple[str, str, str]:
-    return source.room, source.day, repr(source.label)
+def _key(source: Source) -> tuple[str, str, str, str]:
+    return source.room, source.day, repr(source.label), repr(source.activity)
 
 
 @contextlib.contextmanager
@@ -203,6 +205,7 @@ def _add(
                 ((piece.amplitude, piece.timestamps) for piece in pieces),
                 label=source.label,
                 day=source.day,
+                activity=source.activity,
                 notes=about,
             )
             row.recordings += packets > 0

@@ -43,7 +43,8 @@ def imported_before(store: StoreAppender) -> dict[str, list[Source]]:
                     f"{notes['content']!r:.80}; expected digest, start and end: start a new store"
                 ) from None
             path = Path(str(notes.get("source", name)))
-            source = Source(path, room, label, day, name, since, until)
+            activity = notes.get("activity")
+            source = Source(path, room, label, day, name, since, until, activity)
             known.setdefault(digest, []).append(source)
     return known
 
@@ -64,8 +65,11 @@ def _plain_label(value: Any) -> Label | None:
     return str(value) if isinstance(value, str) else int(value)
 
 
-def _told(label: Label | None) -> str:
-    return "without a label" if label is None else f"labelled {label!r}"
+def _told(source: Source) -> str:
+    if source.label is None:
+        return "without a label"
+    activity = "" if source.activity is None else f" and {source.activity!r}"
+    return f"labelled {source.label!r}{activity}"
 
 
 def _called(source: Source) -> str:
@@ -78,15 +82,15 @@ def refuse_second_label(source: Source, earlier: Iterable[Source], out: Path) ->
     for other in earlier:
         there = f"as '{other.name}' of room '{other.room}' in {out.name}"
         if same(source, other):
-            if source.label != other.label:
+            if (source.label, source.activity) != (other.label, other.activity):
                 raise DataError(
-                    f"{source.path}: {_told(source.label)}, but the same recording is "
-                    f"{_told(other.label)} {there}; which is it?"
+                    f"{source.path}: {_told(source)}, but the same recording is {_told(other)} "
+                    f"{there}; which is it?"
                 )
         elif overlap(source, other):
             raise DataError(
-                f"{source.path}: its seconds {seconds_of(source)}, {_told(source.label)}, "
-                f"overlap the seconds {seconds_of(other)}, {_told(other.label)} {there}; "
+                f"{source.path}: its seconds {seconds_of(source)}, {_told(source)}, "
+                f"overlap the seconds {seconds_of(other)}, {_told(other)} {there}; "
                 "import the same seconds once, or start a new store"
             )
 

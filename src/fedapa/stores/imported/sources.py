@@ -28,7 +28,7 @@ __all__ = [
 _MOST_PARTS = 100
 _EXPECTED = "a CSV manifest with a header (file, room, count or label) and a row per recording"
 _HINT = "recordings that never had a label are imported with --unlabelled"
-_COLUMNS = ("file", "room", "count", "label", "day", "start", "end")
+_COLUMNS = ("file", "room", "count", "label", "activity", "day", "start", "end")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Source:
     """Seconds from the file's first packet; None is its beginning."""
     end: float | None = None
     """None is its end."""
+    activity: str | None = None
+    """A second label beside a count; None: nobody said."""
 
 
 def sources_by_pattern(
@@ -53,8 +55,9 @@ def sources_by_pattern(
 ) -> tuple[list[Source], list[Path]]:
     """The files below ``folder`` whose path fits, and those whose path does not.
 
-    ``{room}``, ``{day}``, and ``{count}`` or ``{label}`` say what a part of the path means; any
-    other name in braces fits too and only tells recordings apart. ``*`` fits anything within one
+    ``{room}``, ``{day}``, and ``{count}`` or ``{label}`` say what a part of the path means, and so
+    does ``{activity}``, a second label beside ``{count}``; any other name in braces fits too and
+    only tells recordings apart. ``*`` fits anything within one
     part of the path. ``room`` is for a pattern that names none: all files are of that room.
     ``unlabelled`` is for a pattern without ``{count}`` and ``{label}``: no file has a label.
     """
@@ -71,7 +74,7 @@ def sources_by_pattern(
         if meanings is None:
             others.append(path)
             continue
-        for name in sorted({"day", "label"} & names):
+        for name in sorted({"activity", "day", "label"} & names):
             if readable(meanings[name]) != meanings[name]:
                 raise DataError(f"{relative}: {name} '{meanings[name]}' is no UTF-8; rename it")
         its_room = meanings["room"] if room is None else room
@@ -82,6 +85,7 @@ def sources_by_pattern(
                 label=_label(meanings, relative),
                 day=meanings.get("day", ""),
                 name=_recording_name(relative, its_room),
+                activity=meanings.get("activity"),
             )
         )
     if not sources:
@@ -126,6 +130,11 @@ def _check_names(pattern: str, names: set[str], room: str | None, *, unlabelled:
     if not placed or len(labels) != (0 if unlabelled else 1):
         raise DataError(
             f"pattern '{pattern}': needs {{room}}, or --room for files of one room{either}"
+        )
+    if "activity" in names and "count" not in names:
+        raise DataError(
+            f"pattern '{pattern}': names {{activity}}, which stands beside {{count}}; where there "
+            "is no count, call the activity {label}"
         )
     if room is not None and "room" in names:
         raise DataError(
@@ -191,8 +200,9 @@ def sources_by_manifest(path: Path, *, unlabelled: bool = False) -> list[Source]
     """The files that a CSV names, relative to where it lies.
 
     Columns: file, room, count or label, and optionally day, start and end in seconds from the
-    file's first packet. With ``unlabelled`` a row whose count or label is empty has none, and the
-    column may be left out.
+    file's first packet, and activity, a second label beside a count, which rows may leave empty.
+    With ``unlabelled`` a row whose count or label is empty has none, and the column may be left
+    out.
     """
     _check_manifest(path)
     try:
@@ -216,7 +226,12 @@ def sources_by_manifest(path: Path, *, unlabelled: bool = False) -> list[Source]
         hint = "" if labels or unlabelled else f"; {_HINT}"
         raise DataError(
             f"{path}: columns are {', '.join(sorted(columns))}; expected file, room, either count "
-            f"or label, and perhaps day, start, end{hint}"
+            f"or label, and perhaps activity, day, start, end{hint}"
+        )
+    if "activity" in columns and "count" not in columns:
+        raise DataError(
+            f"{path}: column 'activity' stands beside a column 'count'; where there are no counts, "
+            "call it label"
         )
     return [
         _manifest_row(path, line, row, unlabelled=unlabelled)
@@ -268,7 +283,17 @@ def _manifest_row(
         name=_short_name(f"{Path(values['file']).with_suffix('').as_posix()}{seconds}"),
         start=start,
         end=end,
+        activity=_activity(values, place),
     )
+
+
+def _activity(values: Mapping[str, str], place: str) -> str | None:
+    activity = values.get("activity") or None
+    if activity is not None and "count" not in values:
+        raise DataError(
+            f"{place}: activity '{activity}' without a count; give the count, or leave both empty"
+        )
+    return activity
 
 
 def _label(told: Mapping[str, str], place: str) -> Label | None:
