@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from fedapa.evaluation.results import Results, Row, Setting
 from fedapa.evaluation.verdict import answers, in_short
+from fedapa.report.tables.comparison import by_value
+from tests.report.made import data as made_data
 from tests.report.made import outcome
 
 
@@ -94,3 +96,28 @@ def test_equal_rows_are_no_points_apart() -> None:
     told = in_short(setting({"local": [0.5], "fedapa": [0.5]}), 10)
     assert told is not None
     assert "as often as FedAPA" in told
+
+
+def test_days_that_nothing_was_chosen_on_are_summed() -> None:
+    """Day 3 chose; days 5 and 6 count: (50 + 60)/2 = 55 % against (40 + 44)/2 = 42 %."""
+    by_day = {
+        "Nothing": {3: 0.9, 5: 0.4, 6: 0.44},
+        "Chosen": {5: 0.5, 6: 0.6},
+    }
+    rows = [
+        Row(f"{line}-{day}", line, line, [outcome(0, {10: level})], value=day)
+        for line, levels in by_day.items()
+        for day, level in levels.items()
+    ]
+    data = {"classes": [0, 1, 2], "rooms": {}}
+    followed = Setting("s", "S", 10, [10], rows, data, reference="Chosen", final=[5, 6])
+    assert in_short(followed, 10, "day") == (
+        "Chosen: right in 55.0 % of the windows of day 5, 6: 13.0 points above Nothing."
+    )
+    table = by_value(replace(followed, data=made_data()), "day")
+    assert table.headings[1:5] == ["day 3", "day 5", "day 6", "day 5, 6"]
+    assert [row[:5] for row in table.rows] == [
+        ["Nothing", "90.0", "40.0", "44.0", "42.0"],
+        ["Chosen", "–", "50.0", "60.0", "55.0"],
+    ]
+    assert in_short(replace(followed, reference="nobody"), 10, "day") is None

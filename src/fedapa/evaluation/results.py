@@ -32,6 +32,7 @@ __all__ = [
     "Row",
     "Setting",
     "Spread",
+    "figures_of",
     "horizons_of",
     "outcome_at",
     "paired",
@@ -398,10 +399,13 @@ def outcome_at(
     ]
     if not last:
         return None
-    rooms = {room: average(scored) for room, scored in scored_rounds(last).items()}
-    even = dict.fromkeys(rooms, 1)
-    whole = over_rooms(rooms, even)
-    parts = {part: told for part, told in whole.items() if part != "weighted"}
+    return figures_of({room: average(scored) for room, scored in scored_rounds(last).items()})
+
+
+def figures_of(rooms: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """The scores of rooms with their mean and deviation, each room alike: an ``Outcome.at``."""
+    whole = over_rooms(rooms, dict.fromkeys(rooms, 1))
+    parts: dict[str, Any] = {part: told for part, told in whole.items() if part != "weighted"}
     return {**parts, "rooms": rooms}
 
 
@@ -481,13 +485,12 @@ def _mean_at(figures: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, di
     made = {}
     for horizon in figures[0]:
         told = [at[horizon]["rooms"] for at in figures]
-        rooms = {
-            room: average([scores[room] for scores in told if room in scores])
-            for room in sorted({room for scores in told for room in scores})
-        }
-        whole = over_rooms(rooms, dict.fromkeys(rooms, 1))
-        parts = {part: values for part, values in whole.items() if part != "weighted"}
-        made[horizon] = {**parts, "rooms": rooms}
+        made[horizon] = figures_of(
+            {
+                room: average([scores[room] for scores in told if room in scores])
+                for room in sorted({room for scores in told for room in scores})
+            }
+        )
     return made
 
 

@@ -56,14 +56,15 @@ def in_short(setting: Setting, horizon: int, parameter: str = "") -> str | None:
 
 
 def _of_days(setting: Setting, horizon: int, parameter: str) -> str | None:
-    """The reference against each other line, over the values that nothing was chosen on."""
+    """The reference against the first other line and the last, where nothing was chosen."""
     summed = setting.summed
     best = summed.row(setting.reference)
     if best is None:
         return None
     days = ", ".join(f"{value:g}" for value in setting.final)
     told = f"{best.title}: right in {_percent(best, horizon, 'accuracy')} of the windows"
-    compared = [_against(summed, best, row, horizon) for row in summed.rows if row is not best]
+    others = [row for row in summed.rows if row is not best]
+    compared = [_against(summed, best, row, horizon) for row in (others[:1] + others[1:][-1:])]
     return f"{told} of {parameter} {days}: {', '.join(compared)}."
 
 

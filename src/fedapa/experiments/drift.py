@@ -24,8 +24,7 @@ from fedapa.algorithms.fedjoin import FedJoin
 from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError
 from fedapa.evaluation.metrics import METRICS, confusion, counts_people, median_scores, score
-from fedapa.evaluation.record import over_rooms
-from fedapa.evaluation.results import Outcome, Results, Row, Setting
+from fedapa.evaluation.results import Outcome, Results, Row, Setting, figures_of
 from fedapa.experiments.experiment import CHOSEN, Case, Experiment
 from fedapa.federation.plan import DataPlan, Plan
 from fedapa.federation.prepare import cut_windows, prepare_rooms, split_own
@@ -279,7 +278,7 @@ def _errors(
 
 def _mean(by_day: Mapping[int, Mapping[str, _Scores]], days: Sequence[int]) -> _Scores:
     """Over rooms, then over days."""
-    means = [over_rooms(by_day[day], dict.fromkeys(by_day[day], 1))["mean"] for day in days]
+    means = [figures_of(by_day[day])["mean"] for day in days]
     return {name: float(np.mean([mean[name] for mean in means])) for name in means[0]}
 
 
@@ -311,7 +310,7 @@ def _by_day(
         checked.append(watched)
         for name, by_day in {CHOSEN_LINE: watched[line], **watched}.items():
             for day in testing if name == CHOSEN_LINE else [*validating, *testing]:
-                at = {str(setting.rounds): _figures(by_day[day])}
+                at = {str(setting.rounds): figures_of(by_day[day])}
                 made = replace(first[seed], curve={}, bytes=[], at=at, scored=None, over_rooms=[])
                 outcomes.setdefault((name, day), []).append(made)
     rows = [
@@ -331,11 +330,6 @@ def _by_day(
         final=testing,
     )
     return followed, [_choice(case.title, checked, validating, picked)]
-
-
-def _figures(rooms: Mapping[str, _Scores]) -> dict[str, Any]:
-    whole = over_rooms(rooms, dict.fromkeys(rooms, 1))
-    return {**{part: whole[part] for part in whole if part != "weighted"}, "rooms": dict(rooms)}
 
 
 def _choice(
