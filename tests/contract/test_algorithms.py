@@ -172,8 +172,10 @@ def test_inputs_are_not_changed(name: str, make_rooms: MakeRooms) -> None:
 
 @every
 def test_the_order_of_uploads_does_not_matter(name: str, make_rooms: MakeRooms) -> None:
-    algorithm = plan_of(name).build()
-    rooms = make_rooms()
+    check_order_of_uploads(plan_of(name).build(), make_rooms())
+
+
+def check_order_of_uploads(algorithm: Algorithm, rooms: list[Room]) -> None:
     server = algorithm.open([room.card for room in rooms], Key(0))
     uploads = {
         room.name: algorithm.train(room, algorithm.join(room, Key(0)), round_number(1))[1]
@@ -187,12 +189,15 @@ def test_the_order_of_uploads_does_not_matter(name: str, make_rooms: MakeRooms) 
 
 @every
 def test_a_resumed_run_is_bit_equal(name: str, make_rooms: MakeRooms, tmp_path: Path) -> None:
-    rooms, plan = make_rooms(), plan_of(name)
-    whole = carry_out(plan, rooms, tmp_path / "whole")
-    part = carry_out(plan, rooms, tmp_path / "part", stop_after=2)
-    rest = go_on(plan, rooms, tmp_path / "part", part[-1].state)
+    check_resuming(plan_of(name), make_rooms(), tmp_path)
+
+
+def check_resuming(plan: Plan, rooms: list[Room], folder: Path) -> None:
+    whole = carry_out(plan, rooms, folder / "whole")
+    part = carry_out(plan, rooms, folder / "part", stop_after=2)
+    rest = go_on(plan, rooms, folder / "part", part[-1].state)
     assert records(part + rest) == records(whole)
-    assert models(tmp_path / "part") == models(tmp_path / "whole")
+    assert models(folder / "part") == models(folder / "whole")
     assert encode(rest[-1].state) == encode(whole[-1].state)
 
 

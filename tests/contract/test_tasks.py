@@ -12,8 +12,6 @@ from fedapa.algorithms import find
 from fedapa.errors import PlanError, RosterError
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess
-from fedapa.payload import encode
-from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 from fedapa.rooms.task import ACTIVITY, Task
 from fedapa.windows.labels import NO_CLASS
@@ -21,12 +19,10 @@ from tests.conftest import MakeRooms
 from tests.contract.test_algorithms import (
     ALGORITHMS,
     carry_out,
-    frozen,
-    go_on,
+    check_order_of_uploads,
+    check_resuming,
     models,
     plan_of,
-    records,
-    round_number,
 )
 
 ABLE = tuple(name for name in ALGORITHMS if find(name).several_tasks)
@@ -89,30 +85,14 @@ def test_the_second_task_teaches_the_net(name: str, make_rooms: MakeRooms, tmp_p
 def test_a_resumed_run_of_two_tasks_is_bit_equal(
     name: str, make_rooms: MakeRooms, tmp_path: Path
 ) -> None:
-    rooms, plan = with_activities(make_rooms()), plan_of(name)
-    whole = carry_out(plan, rooms, tmp_path / "whole")
-    part = carry_out(plan, rooms, tmp_path / "part", stop_after=2)
-    rest = go_on(plan, rooms, tmp_path / "part", part[-1].state)
-    assert records(part + rest) == records(whole)
-    assert models(tmp_path / "part") == models(tmp_path / "whole")
-    assert encode(rest[-1].state) == encode(whole[-1].state)
+    check_resuming(plan_of(name), with_activities(make_rooms()), tmp_path)
 
 
 @able
 def test_the_order_of_uploads_of_two_tasks_does_not_matter(
     name: str, make_rooms: MakeRooms
 ) -> None:
-    algorithm = plan_of(name).build()
-    rooms = with_activities(make_rooms())
-    server = frozen(dict(algorithm.open([room.card for room in rooms], Key(0))))
-    uploads = {
-        room.name: algorithm.train(room, algorithm.join(room, Key(0)), round_number(1))[1]
-        for room in rooms
-    }
-    turned = dict(reversed(list(uploads.items())))
-    assert encode(algorithm.merge(server, uploads, round_number(1))) == encode(
-        algorithm.merge(server, turned, round_number(1))
-    )
+    check_order_of_uploads(plan_of(name).build(), with_activities(make_rooms()))
 
 
 @pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - set(ABLE)))
