@@ -91,8 +91,14 @@ def _cases(plan: Plan) -> Sequence[Case]:
     for name, share in _THIRDS.items():
         if getattr(plan.data, name) == DataPlan.model_fields[name].default:
             data[name] = share
+    # FedJoin's loss says nothing of counts that a room does not hold, so it is told them.
+    told = {FedJoin.name: {"answerable": "room"}}
     return [
-        Case(kind.name, {"algorithm": kind.name, "data": data}, kind.title)
+        Case(
+            kind.name,
+            {"algorithm": kind.name, "data": data, **told.get(kind.name, {})},
+            kind.title,
+        )
         for kind in map(find, _METHODS)
     ]
 
