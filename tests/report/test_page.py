@@ -567,6 +567,24 @@ def test_lines_across_a_sweep_are_named() -> None:
     assert blind.title in {text.get_text() for text in legend.get_texts()}
 
 
+def test_several_lines_over_words_leave_other_answers_out() -> None:
+    """Two lines at "lower" and "upper"; a second answer of a net would bend its line."""
+    found = made.participation()
+    setting = found.settings[0]
+    level = dict.fromkeys(setting.horizons, 0.4)
+    rows = [
+        replace(made.row(f"{group}-{value}{answer}", group, level), value=value)
+        for group in ("Local", "FedJoin")
+        for value in ("lower", "upper")
+        for answer in ("", ".prototypes")
+    ]
+    figure = sweep(found, replace(setting, rows=rows))
+    axes = figure.axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["lower", "upper"]
+    lines = [container.lines[0] for container in axes.containers]
+    assert [len(line.get_xdata()) for line in lines] == [2, 2]
+
+
 def test_the_reference_is_among_the_few_rows_that_are_shown_room_by_room(tmp_path: Path) -> None:
     setting = replace(many(), reference="more-7")
     write_report(tmp_path, made.results([setting]), {})

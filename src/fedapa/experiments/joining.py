@@ -243,14 +243,15 @@ _NOTES = (
     "calibrated by nobody, or by the others where that travels.",
     "KB are those of a round in a federation; a room that joins needs the first download alone.",
 )
+_LABELS = "Labels of each class are recordings, or windows where a class has one recording."
 
 ONBOARDING = Experiment(
     "onboarding",
     "Onboarding: a new room with few labels",
     _onboarding,
     (CHOSEN,),
-    parameter="labels of each class (recordings, or windows where there is one)",
-    notes=_NOTES,
+    parameter="labels of each class",
+    notes=(_LABELS, *_NOTES),
     fixed=True,
     reference=f"{FedJoin.name}-1",
 )
@@ -266,8 +267,9 @@ FEW_LABELS = Experiment(
     "Few labels: all rooms have few, the rest of their windows none",
     _few_labels,
     (CHOSEN,),
-    parameter="labels of each class (recordings, or windows where there is one)",
+    parameter="labels of each class",
     notes=(
+        _LABELS,
         "All rooms have few labels; their other train windows and their validation windows have "
         "none, and normalisers are of all of them. A room says which counts it may have.",
     ),

@@ -29,9 +29,14 @@ def sweep(results: Results, setting: Setting) -> Figure:
     """Accuracy, and MAE where classes are counts, against the values of the swept parameter.
 
     With one line its values stand at even distances, whatever they are; dots are seeds, a ring is
-    the default. Several lines, one per group of rows, stand on a scale of their values.
+    the default. Several lines, one per group of rows, stand on a scale of their values, or at even
+    distances where those are words. Other answers of the same nets are left to tables.
     """
-    at, lines = setting.rounds, setting.lines
+    at = setting.rounds
+    lines = {
+        group: [row for row in line if not _is_alternative(row, line)]
+        for group, line in setting.lines.items()
+    }
     rows = [row for line in lines.values() for row in line]
     several = len(lines) > 1
     where = _on_a_scale(lines) if several else {row.name: float(i) for i, row in enumerate(rows)}
@@ -57,8 +62,8 @@ def sweep(results: Results, setting: Setting) -> Figure:
                 told.sort(key=lambda point: point[0])
                 _line(axes, told, number, group if several else "")
             if several:
-                ticks = sorted({float(row.value or 0) for row in rows})
-                axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+                ticks = _ticks(rows)
+                axes.set_xticks(list(ticks.values()), [value_text(value) for value in ticks])
             else:
                 texts = [value_text(row.value) for row in rows]
                 slant = {"rotation": 30, "ha": "right"} if sum(map(len, texts)) > 40 else {}
@@ -82,12 +87,25 @@ def sweep(results: Results, setting: Setting) -> Figure:
         return figure
 
 
+def _is_alternative(row: Row, line: Sequence[Row]) -> bool:
+    """Whether it is another answer of the nets of a row in the same line."""
+    return any(row.name.startswith(f"{other.name}.") and row.value == other.value for other in line)
+
+
+def _ticks(rows: Sequence[Row]) -> dict[float | str, float]:
+    """Value → where it stands: numbers on their scale, words one after the other."""
+    values = list(dict.fromkeys(row.value for row in rows if row.value is not None))
+    if any(isinstance(value, str) for value in values):
+        return {value: float(place) for place, value in enumerate(values)}
+    return {value: float(value) for value in sorted(values, key=float)}
+
+
 def _on_a_scale(lines: dict[str, list[Row]]) -> dict[str, float]:
     """Where rows stand by their values, those of different lines a little apart."""
-    values = [float(row.value or 0) for line in lines.values() for row in line]
-    apart = 0.008 * (max(values) - min(values))
+    places = _ticks([row for line in lines.values() for row in line])
+    apart = 0.008 * (max(places.values()) - min(places.values()))
     return {
-        row.name: float(row.value or 0) + apart * (number - (len(lines) - 1) / 2)
+        row.name: places[row.value or 0] + apart * (number - (len(lines) - 1) / 2)
         for number, line in enumerate(lines.values())
         for row in line
     }
