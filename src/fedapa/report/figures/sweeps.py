@@ -19,6 +19,11 @@ __all__ = ["is_default", "sweep"]
 
 _Floats = npt.NDArray[np.float64]
 
+_LETTERS = 130
+"""That fit beside each other in a legend."""
+_MARK = 8
+"""Letters that a line's mark takes there."""
+
 
 def is_default(row: Row) -> bool:
     """Whether a swept value is the one used elsewhere: FedAPA itself, or said in the title."""
@@ -83,7 +88,9 @@ def sweep(results: Results, setting: Setting) -> Figure:
         order = sorted(shown, key=lambda label: isinstance(shown[label], Line2D))
         if order:
             handles = [shown[label] for label in order]
-            figure.legend(handles, order, loc="outside upper center", ncols=len(order))
+            letters = sum(len(label) + _MARK for label in order)
+            columns = -(-len(order) // -(-letters // _LETTERS))  # as many lines as it takes
+            figure.legend(handles, order, loc="outside upper center", ncols=columns)
         return figure
 
 
