@@ -19,7 +19,7 @@ __all__ = ["is_default", "sweep"]
 
 _Floats = npt.NDArray[np.float64]
 
-_LETTERS = 130
+_LETTERS = 120
 """That fit beside each other in a legend."""
 _MARK = 8
 """Letters that a line's mark takes there."""
@@ -88,9 +88,8 @@ def sweep(results: Results, setting: Setting) -> Figure:
         order = sorted(shown, key=lambda label: isinstance(shown[label], Line2D))
         if order:
             handles = [shown[label] for label in order]
-            letters = sum(len(label) + _MARK for label in order)
-            columns = -(-len(order) // -(-letters // _LETTERS))  # as many lines as it takes
-            figure.legend(handles, order, loc="outside upper center", ncols=columns)
+            columns = max(1, _LETTERS // (max(map(len, order)) + _MARK))
+            figure.legend(handles, order, loc="outside upper center", ncols=min(columns, len(order)))
         return figure
 
 
