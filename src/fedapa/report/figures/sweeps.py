@@ -19,10 +19,12 @@ __all__ = ["is_default", "sweep"]
 
 _Floats = npt.NDArray[np.float64]
 
-_LETTERS = 120
+_LETTERS = 125
 """That fit beside each other in a legend."""
 _MARK = 8
 """Letters that a line's mark takes there."""
+_LEGEND_LINE = 0.2
+"""Inches of a line of a legend."""
 
 
 def is_default(row: Row) -> bool:
@@ -57,7 +59,9 @@ def sweep(results: Results, setting: Setting) -> Figure:
     asked = list(metrics)
     parts = (setting.title, read, fewer_rooms(setting, [at], asked), caption(setting, at))
     said = ". ".join(part for part in parts if part)
-    height, width = 3.0 if several else 2.7, WIDTH if setting.counts_people else 4.2
+    columns = max(1, _LETTERS // (max(map(len, lines)) + _MARK))
+    spare = _LEGEND_LINE * (-(-len(lines) // columns) - 1)
+    height, width = 3.0 + spare if several else 2.7, WIDTH if setting.counts_people else 4.2
     with drawn(height, said, width=width) as figure:
         grid = figure.subplots(1, len(asked), squeeze=False)[0]
         for axes, metric in zip(grid, asked, strict=True):
@@ -89,7 +93,9 @@ def sweep(results: Results, setting: Setting) -> Figure:
         if order:
             handles = [shown[label] for label in order]
             columns = max(1, _LETTERS // (max(map(len, order)) + _MARK))
-            figure.legend(handles, order, loc="outside upper center", ncols=min(columns, len(order)))
+            figure.legend(
+                handles, order, loc="outside upper center", ncols=min(columns, len(order))
+            )
         return figure
 
 
