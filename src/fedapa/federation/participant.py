@@ -59,12 +59,14 @@ from fedapa.models.model import Counter, Model, answering_only, nearest_prototyp
 from fedapa.payload import Array, Tree, Value, decode, digest, encode
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
-from fedapa.rooms.model_file import save_model
+from fedapa.rooms.model_file import prototype_distances, save_model
 from fedapa.rooms.room import Room
 from fedapa.windows.split import Part
 
 __all__ = ["Participant", "introduce"]
 
+_REACHED = 0.99
+"""Of a room's windows: so many lie within the reach of its prototypes."""
 _NAME = re.compile(r"round-(\d+)\.state")
 _AFRESH = (
     "its windows, its classes or its net are others than before in this run, so it joined afresh"
@@ -245,8 +247,18 @@ class Participant:
     def _keep_model(self, model: Model) -> None:
         embeddings, labels = (part.cpu().numpy() for part in self.room.embeddings(model))
         prototypes, members = class_prototypes(embeddings, labels, len(self.room.classes))
-        temperature = self._temperature(model)
-        save_model(self.model_path, self.room, model, prototypes, members, temperature)
+        if len(self.room.split.validation):
+            embeddings = self.room.embeddings(model, "validation")[0].cpu().numpy()
+        distances = prototype_distances(embeddings, prototypes, np.asarray(members, np.int64) > 0)
+        save_model(
+            self.model_path,
+            self.room,
+            model,
+            prototypes,
+            members,
+            temperature=self._temperature(model),
+            reach=float(np.quantile(distances, _REACHED)),
+        )
 
     def _memory_before(self, states: "_States", round: Round) -> tuple["_Memory", Path | None, str]:
         """What the room had after its newest earlier round, and its file; one without any joins.

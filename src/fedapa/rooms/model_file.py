@@ -7,8 +7,8 @@
                prototypes [C, D], prototypes.windows [C]: how many windows each is the mean of
                graph: the net as bytes of an ONNX model, without its weights
     metadata   the single key ``fedapa`` (with more, equal models would have unequal bytes): JSON
-               with room, architecture, classes, answer, temperature, recipe, window shape, and
-               whether it learned from simulated windows
+               with room, architecture, classes, answer, temperature, reach, recipe, window shape,
+               and whether it learned from simulated windows
 
 ``load_model`` runs the graph by onnxruntime and needs no torch.
 """
@@ -39,9 +39,16 @@ if TYPE_CHECKING:  # counting must not load torch
     from fedapa.models.model import Model
     from fedapa.rooms.room import Room
 
-__all__ = ["CountingModel", "load_model", "read_recipe", "read_weights", "save_model"]
+__all__ = [
+    "CountingModel",
+    "load_model",
+    "prototype_distances",
+    "read_recipe",
+    "read_weights",
+    "save_model",
+]
 
-_FORMAT = 3
+_FORMAT = 4
 _MEAN, _DEVIATION = "normaliser.mean", "normaliser.deviation"
 _PROTOTYPES, _MEMBERS = "prototypes", "prototypes.windows"
 _GRAPH = "graph"
@@ -60,6 +67,7 @@ def save_model(
     prototypes: Array,
     members: Array,
     temperature: float = 1.0,
+    reach: float = 0.0,
 ) -> None:
     """Write a net as one file that needs nothing else to be used.
 
@@ -70,6 +78,7 @@ def save_model(
         prototypes: [C, D] the mean embedding of its train windows by class (eqn_4).
         members: [C] of how many windows; 0 where the room has none.
         temperature: what its scores are divided by before they are probabilities.
+        reach: how far from the nearest prototype the room's own windows lie; 0: nobody knows.
     """
     from fedapa.models.graph import graph_of
 
@@ -91,6 +100,7 @@ def save_model(
         "classes": list(room.classes),
         "answer": room.answer,
         "temperature": temperature,
+        "reach": reach,
         "recipe": room.recipe.document(),
         "window_shape": list(shape),
         "train_windows": len(room.split.train),
@@ -102,6 +112,17 @@ def save_model(
         contiguous, metadata={"fedapa": json.dumps(about, sort_keys=True)}
     )
     write_bytes(path, content)
+
+
+def prototype_distances(
+    embeddings: npt.ArrayLike, prototypes: npt.ArrayLike, present: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float64]:
+    """[B] how far embeddings [B, D] are from the nearest of prototypes [C, D] that are present."""
+    points = np.asarray(embeddings, np.float64)
+    nearest = np.full(len(points), np.inf)
+    for mean in np.asarray(prototypes, np.float64)[present]:  # (B, present, D) at once is gigabytes
+        np.minimum(nearest, np.sqrt(np.square(points - mean).sum(axis=1)), out=nearest)
+    return nearest
 
 
 def _digest(arrays: Mapping[str, Array]) -> str:
@@ -150,11 +171,20 @@ class CountingModel:
     """[C, D] the mean embedding of the room's train windows by class; zero where it has none."""
     present: npt.NDArray[np.bool_]
     """[C] which classes it has train windows of."""
+    reach: float
+    """How far from the nearest prototype 99 % of the room's validation windows lie at most (of its
+    train windows where it has no others); 0 where nobody knows."""
     _session: Any
 
     def probabilities(self, windows: npt.ArrayLike) -> _Floats:
         """[B, C] how probable each class is; ``windows`` are [B, …] as the recipe makes them."""
         return probabilities_of(self._run(windows)[0], self.temperature).astype(np.float32)
+
+    def look(self, windows: npt.ArrayLike) -> tuple[_Floats, npt.NDArray[np.float64]]:
+        """[B, C] as ``probabilities``, and [B] distances from the nearest prototype, at once."""
+        logits, embeddings = self._run(windows)
+        probabilities = probabilities_of(logits, self.temperature).astype(np.float32)
+        return probabilities, prototype_distances(embeddings, self.prototypes, self.present)
 
     def count(self, windows: npt.ArrayLike) -> npt.NDArray[Any]:
         """[B] the people in each window, or its category, as ``answer`` says."""
@@ -202,7 +232,7 @@ def load_model(path: str | Path) -> CountingModel:
         classes = tuple(about["classes"])
         shape = tuple(about["window_shape"])
         room, synthetic = about["room"], about["synthetic"]
-        answer, temperature = about["answer"], about["temperature"]
+        answer, temperature, reach = about["answer"], about["temperature"], about["reach"]
         mean, deviation = arrays[_MEAN], arrays[_DEVIATION]
         prototypes, members = arrays[_PROTOTYPES], arrays[_MEMBERS]
         graph = arrays[_GRAPH]
@@ -218,6 +248,7 @@ def load_model(path: str | Path) -> CountingModel:
         "synthetic": isinstance(synthetic, bool),
         "answer": answer in get_args(Answer),
         "temperature": isinstance(temperature, float) and 0 < temperature < np.inf,
+        "reach": isinstance(reach, float) and 0 <= reach < np.inf,
         _MEAN: _is(mean, np.float32, shape[-1:]),
         _DEVIATION: _is(deviation, np.float32, shape[-1:]) and (deviation > 0).all(),
         _PROTOTYPES: prototypes.ndim == 2 and _is(prototypes, np.float32, (len(classes), -1)),
@@ -251,6 +282,7 @@ def load_model(path: str | Path) -> CountingModel:
         synthetic=synthetic,
         prototypes=prototypes,
         present=members > 0,
+        reach=reach,
         _session=_session(path, graph.tobytes(), arrays, (len(classes), prototypes.shape[1])),
     )
 

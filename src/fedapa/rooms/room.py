@@ -219,10 +219,10 @@ class Room:
             yield self.tensors(index[first : first + _LOOK])
 
     @torch.no_grad()
-    def embeddings(self, model: Model) -> tuple[Tensor, Tensor]:
-        """Embeddings [n, D] and labels [n] of the train windows, in eval mode (eqn_4's sum)."""
+    def embeddings(self, model: Model, part: Part = "train") -> tuple[Tensor, Tensor]:
+        """Embeddings [n, D] and labels [n] of a part, in eval mode (eqn_4's sum)."""
         model.eval()
-        pairs = [(model.embed(windows), labels) for windows, labels in self.inspect("train")]
+        pairs = [(model.embed(windows), labels) for windows, labels in self.inspect(part)]
         return torch.cat([r for r, _ in pairs]), torch.cat([y for _, y in pairs])
 
     @torch.no_grad()
