@@ -22,9 +22,13 @@ def test_a_window_is_weighed_by_its_power() -> None:
 
 
 def test_between_classes_the_logarithm_is_on_a_line() -> None:
-    """Classes 5 and 8 with e⁻¹ and e⁻⁴: 6 has e⁻² and 7 has e⁻³; the order of classes is free."""
+    """Classes 5 and 8 with e⁻¹ and e⁻⁴: 6 has e⁻² and 7 has e⁻³; the order of classes is free.
+
+    Three counts share the gap of 3, and a class has (1 + 3) / 2 = 2 around it.
+    """
     found = evidence_of([math.exp(-4), math.exp(-1)], [8, 5], [True, True])
-    np.testing.assert_allclose(found, [-1, -2, -3, -4], atol=1e-12)
+    shared = np.log([2, 3, 3, 2])
+    np.testing.assert_allclose(found, np.array([-1, -2, -3, -4]) - shared, atol=1e-12)
     assert people_of([8, 5]).tolist() == [5, 6, 7, 8]
 
 
@@ -36,10 +40,14 @@ def test_after_long_the_belief_is_that_of_the_rates() -> None:
 
 
 def test_a_class_that_the_room_never_had_lies_between_its_neighbours() -> None:
-    """Classes 0, 1, 2 and 3 of which the room has 0 and 2: 1 is on their line, 3 is what it is."""
+    """Classes 0, 1, 2 and 3 of which the room has 0 and 2: 1 is on their line, 3 is what it is.
+
+    The gap is 2, around 2 people it is (2 + 1) / 2, and an empty room shares with nobody.
+    """
     probabilities = np.exp([-1, -9, -2, -7])
     found = evidence_of(probabilities, [0, 1, 2, 3], [True, False, True, False])
-    np.testing.assert_allclose(found, [-1, -1.5, -2, -7], atol=1e-12)
+    shared = np.log([1, 2, 1.5, 1])
+    np.testing.assert_allclose(found, np.array([-1, -1.5, -2, -7]) - shared, atol=1e-12)
 
 
 def test_an_impossible_count_stays_possible() -> None:

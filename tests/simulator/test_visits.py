@@ -9,7 +9,13 @@ from fedapa.errors import PlanError
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Channel
 from fedapa.simulator.people import Body, Crowd, visitors_of
-from fedapa.simulator.recording import Scene, check_scene, record, record_visits
+from fedapa.simulator.recording import (
+    Scene,
+    check_scene,
+    record,
+    record_visits,
+    stream_visits,
+)
 from fedapa.simulator.room import door_of, furniture_of
 from fedapa.simulator.visits import Visit, Visits, draw_visits, staying
 from pages import credibility
@@ -173,3 +179,17 @@ def test_a_door_is_in_a_wall() -> None:
     for door in ((1.0, 1.0), (0.0, 6.0)):
         with pytest.raises(PlanError, match="is in no wall of a room of 7 × 5 m"):
             check_scene(replace(SCENE, room=replace(SCENE.room, door=door)))
+
+
+def test_a_recording_in_pieces_is_the_recording() -> None:
+    visits = Visits(20.0, (Visit(2.0, 5.0), Visit(0.0, 20.0)))
+    whole, _ = record_visits(SCENE, visits, day=3, key=Key(0), number=2)
+    pieces = list(stream_visits(SCENE, visits, day=3, key=Key(0), number=2))
+    assert len(pieces) > 5
+    assert np.concatenate([piece.csi for piece in pieces]).tobytes() == whole.csi.tobytes()
+    assert np.concatenate([piece.rssi for piece in pieces]).tobytes() == whole.rssi.tobytes()
+
+
+def test_visits_go_on_where_others_ended() -> None:
+    drawn = draw_visits(Key(0), seconds=60, largest=5, phase=20, begin=3)
+    assert drawn.counts(np.array([0.0]))[0] == 3

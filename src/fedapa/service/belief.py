@@ -52,7 +52,9 @@ def evidence_of(
     """[S] ln ℓ(n) of a window's probabilities [C], on straight lines between classes.
 
     A net gives nearly nothing to classes that its room never had: between two that are ``present``
-    [C] the line counts, or the class itself where that has more.
+    [C] the line counts, or the class itself where that has more. What a class has is shared by the
+    counts around it: ℓ is divided by how many there are, the mean of the gaps on both sides of a
+    class; nobody is a count of its own, with nothing around it.
     """
     order = np.argsort(classes)
     people, known = people_of(classes), np.asarray(classes)[order]
@@ -62,7 +64,16 @@ def evidence_of(
     if not own.any():
         return np.asarray(line)
     between = np.interp(people, known[own], logarithms[own], left=-np.inf, right=-np.inf)
-    return np.asarray(np.maximum(line, between))
+    shared = _around(people, known[own])
+    return np.asarray(np.maximum(line, between) - np.log(shared))
+
+
+def _around(people: _Counts, classes: _Counts) -> _Floats:
+    """[S] how many counts share what each has: the gap between classes in which it lies."""
+    gaps = np.diff(classes, prepend=classes[0] - 1, append=classes[-1] + 1)
+    below, above = (np.searchsorted(classes, people, side=side) for side in ("left", "right"))
+    shared = (gaps[below] + gaps[above]) / 2
+    return np.where(people == 0, 1.0, shared)
 
 
 def transitions(states: int, seconds: float, *, arrivals: float, departures: float) -> _Floats:

@@ -58,12 +58,12 @@ class CounterSettings:
     """s from one count to the next."""
     timeout: float = 10.0
     """s without a packet, after which the room is unavailable."""
-    arrivals: float = 0.002
+    arrivals: float = 0.001
     """How many people may come in per second, as a share of the room's greatest count: how fast a
     count goes up without being seen."""
-    departures: float = 0.0005
+    departures: float = 0.00025
     """How many may leave, as such a share: how fast it goes down."""
-    memory: float = 3.0
+    memory: float = 2.0
     """s after which what was seen has faded to a third."""
     coverage: float = 0.8
     """Share of the belief that lies within the interval from ``lo`` to ``hi``."""

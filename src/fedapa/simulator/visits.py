@@ -86,18 +86,23 @@ def check_visits(visits: Visits, where: str) -> None:
             raise PlanError(f"{which}: the recording lasts from 0 to {end:g} s; stay within it")
 
 
-def draw_visits(key: Key, *, seconds: float, largest: int, phase: float = 20.0) -> Visits:
+def draw_visits(
+    key: Key, *, seconds: float, largest: int, phase: float = 20.0, begin: int | None = None
+) -> Visits:
     """Plausible comings and goings: up and down between nobody and ``largest`` people.
 
     The recording is divided into phases of about ``phase`` seconds. Each has its own number of
     people, evenly spread from 0 to ``largest`` and in random order. People come and go, one by one,
-    in the first half of a phase; who goes is drawn by lot.
+    in the first half of a phase; who goes is drawn by lot. With ``begin`` the first phase has so
+    many people: a recording can go on where another ended.
     """
     if largest < 0:
         raise PlanError(f"largest = {largest}; a count is 0 or more")
     draw = key.numpy()
     phases = max(2, round(seconds / phase))
     levels = draw.permutation(np.rint(np.linspace(0, largest, phases)).astype(np.int64))
+    if begin is not None:
+        levels[0] = begin
     length = seconds / phases
     present = [0.0] * int(levels[0])  # when each of those who are here arrived
     visits = []
