@@ -4,19 +4,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedapa import Plan, Windower, load_model, run
+from fedapa import Windower, load_model, read_capture
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError
-from fedapa.rooms.model_file import CountingModel
 from fedapa.service.counter import Count, CounterSettings, LiveCounter
-from fedapa.stores.simulated import write_simulated
-from fedapa.stores.simulated_captures import write_simulated_captures
-from fedapa.stores.simulated_rooms import preset_of
+from tests.service.conftest import Served
 from tests.service.made import RATE, level_model, packets
 
 FAST = CounterSettings(memory=1.0)
@@ -263,21 +259,6 @@ def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
         CounterSettings(**{name: value})
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, CountingModel]:
-    """A store, captures of the same recordings, and the model of a run on the store."""
-    folder = tmp_path_factory.mktemp("served")
-    smoke = preset_of("smoke")
-    place = replace(smoke.places[0], counts=(0, 1), days=1, recordings=2, windows=6)
-    preset = replace(smoke, places=(place,))
-    write_simulated(preset, seed=0, out=folder / "rooms.h5")
-    write_simulated_captures(preset, seed=0, folder=folder / "captures")
-    data = {"file": str(folder / "rooms.h5"), "seconds": 1, "split": "recording"}
-    plan = Plan(rounds=1, algorithm="local", data={**data, "view": "statistics"})
-    run(plan, out=folder / "run", workers=0)
-    return folder, folder / "captures", load_model(next((folder / "run/models").iterdir()))
-
-
 def pieces(capture: Capture, size: int) -> Iterator[Capture]:
     for first in range(0, capture.packets, size):
         part = slice(first, first + size)
@@ -290,12 +271,10 @@ def pieces(capture: Capture, size: int) -> Iterator[Capture]:
         )
 
 
-def test_what_is_served_is_what_was_tested(served: tuple[Path, Path, CountingModel]) -> None:
+def test_what_is_served_is_what_was_tested(served: Served) -> None:
     """Window by window, the counter's probabilities are those of the model file, to the bit."""
-    from fedapa import read_capture
-
-    _, captures, model = served
-    for path in sorted(captures.rglob("*.pcap"))[:2]:
+    model = load_model(served.model)
+    for path in served.captures[:2]:
         capture = read_capture(path)
         expected = model.probabilities(Windower(model.recipe).feed(capture))
         counter = LiveCounter(model)

@@ -10,6 +10,7 @@ import typer
 
 from fedapa.cli.algorithms import algorithms
 from fedapa.cli.captures import import_, inspect
+from fedapa.cli.count import count
 from fedapa.cli.experiments import compare, reproduce
 from fedapa.cli.join import join
 from fedapa.cli.output import end_unread, fail, flush, take_any_stream
@@ -54,6 +55,7 @@ def fedapa(
 # In the order of the help.
 app.command()(demo)
 app.command()(run)
+app.command()(count)
 app.command()(join)
 app.command()(inspect)
 app.command("import")(import_)

@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors import numpy as safetensors_numpy
 
 from fedapa.answers import Answer, expected_count, median_class, probabilities_of
-from fedapa.errors import DataError, FedapaError
+from fedapa.errors import DataError, FedapaError, PlanError, nearest
 from fedapa.files import write_bytes
 from fedapa.models.onnx_bytes import wanted_weights
 from fedapa.payload import Array
@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # counting must not load torch
 
 __all__ = [
     "CountingModel",
+    "find_model",
     "load_model",
     "prototype_distances",
     "read_recipe",
@@ -222,6 +223,33 @@ class CountingModel:
             made = self._session.run(["logits", "embedding"], {"windows": one})
             logits[number], embeddings[number] = made[0][0], made[1][0]
         return logits, embeddings
+
+
+def find_model(place: Path, room: str | None = None) -> Path:
+    """The model file of a room: ``place`` itself, or the room's in the folder of a run.
+
+    A folder with one room needs no name.
+    """
+    if not place.is_dir():
+        if room is not None and place.is_file():
+            raise PlanError(f"{place} is a model file, of one room; leave --room {room} out")
+        return place
+    inner = place / "models" if (place / "models").is_dir() else place
+    found = {path.stem: path for path in sorted(inner.glob("*.safetensors"))}
+    if not found:
+        raise DataError(
+            f"{place}: holds no model files; give the folder of a run whose rooms have nets, or a "
+            "file of its folder models/"
+        )
+    if room is None and len(found) > 1:
+        raise PlanError(f"{place}: has {len(found)} rooms; say which: --room {_quoted(found)}")
+    if room is not None and room not in found:
+        raise PlanError(f"{place}: has no room '{room}'; {nearest(room, found)}")
+    return found[room or next(iter(found))]
+
+
+def _quoted(rooms: Mapping[str, Path]) -> str:
+    return " | ".join(f"'{room}'" if " " in room else room for room in rooms)
 
 
 def load_model(path: str | Path) -> CountingModel:
