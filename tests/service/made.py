@@ -52,6 +52,7 @@ def level_model(
         answer="median",
         temperature=1.0,
         synthetic=False,
+        days=(),
         prototypes=np.array([[label, 0] for label in classes], np.float32),
         present=np.ones(len(classes), np.bool_),
         reach=0.5,

@@ -17,7 +17,7 @@ from fedapa.simulator.recording import (
     stream_visits,
 )
 from fedapa.simulator.room import door_of, furniture_of
-from fedapa.simulator.visits import Visit, Visits, draw_visits, staying
+from fedapa.simulator.visits import Visit, Visits, draw_visits, staying, visits_through
 from pages import credibility
 
 SCENE = credibility.scene_of("conference room", preset="quick")
@@ -190,6 +190,10 @@ def test_a_recording_in_pieces_is_the_recording() -> None:
     assert np.concatenate([piece.rssi for piece in pieces]).tobytes() == whole.rssi.tobytes()
 
 
-def test_visits_go_on_where_others_ended() -> None:
-    drawn = draw_visits(Key(0), seconds=60, largest=5, phase=20, begin=3)
-    assert drawn.counts(np.array([0.0]))[0] == 3
+def test_visits_go_through_the_levels_that_are_given() -> None:
+    """Three phases of 20 s; who comes or goes does so in the first half of a phase."""
+    drawn = visits_through(Key(0), [3, 0, 5], phase=20)
+    assert drawn.seconds == 60
+    assert drawn.counts(np.array([0.0, 19.9, 30.1, 39.9, 50.1])).tolist() == [3, 3, 0, 0, 5]
+    with pytest.raises(PlanError, match="give counts of 0 or more"):
+        visits_through(Key(0), [1, -1], phase=20)

@@ -12,6 +12,7 @@ from fedapa.cli.algorithms import algorithms
 from fedapa.cli.captures import import_, inspect
 from fedapa.cli.count import count
 from fedapa.cli.experiments import compare, reproduce
+from fedapa.cli.export import export
 from fedapa.cli.join import join
 from fedapa.cli.output import end_unread, fail, flush, take_any_stream
 from fedapa.cli.report import report
@@ -61,6 +62,7 @@ app.command()(inspect)
 app.command("import")(import_)
 app.command()(compare)
 app.command()(report)
+app.command()(export)
 app.command()(algorithms)
 app.command()(simulate)
 app.add_typer(reproduce, name="reproduce")

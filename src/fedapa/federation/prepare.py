@@ -292,6 +292,7 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
         origins=Origins.of(
             windows.recordings, windows.starts, spans=windows.spans, step=windows.step
         ),
+        days=tuple(sorted({windows.days[window] for window in split.train.tolist()} - {""})),
     ).with_digest(windows.digest)
 
 

@@ -44,9 +44,11 @@ __all__ = [
     "find_model",
     "load_model",
     "prototype_distances",
+    "read_parts",
     "read_recipe",
     "read_weights",
     "save_model",
+    "weights_of",
 ]
 
 _FORMAT = 4
@@ -105,6 +107,7 @@ def save_model(
         "recipe": room.recipe.document(),
         "window_shape": list(shape),
         "train_windows": len(room.split.train),
+        "days": list(room.days),
         "synthetic": room.synthetic,
     }
     contiguous = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
@@ -137,13 +140,17 @@ def _digest(arrays: Mapping[str, Array]) -> str:
 
 def read_weights(path: Path) -> dict[str, Array]:
     """The arrays of the net alone, by the names of ``state_dict``."""
-    _, arrays = _read(path)
+    return weights_of(read_parts(path)[1])
+
+
+def weights_of(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays of the net among those of a model file."""
     return {name: value for name, value in arrays.items() if name not in _BESIDE}
 
 
 def read_recipe(path: Path) -> Recipe:
     """How the windows that a net counts are made; the net itself is not built."""
-    about, arrays = _read(path)
+    about, arrays = read_parts(path)
     try:
         normaliser = Normaliser(arrays[_MEAN], arrays[_DEVIATION])
         return Recipe.of_document(about["recipe"], place=str(path), normaliser=normaliser)
@@ -168,6 +175,8 @@ class CountingModel:
     """What scores are divided by, so that probabilities are true: fitted on validation windows."""
     synthetic: bool
     """Whether it learned from simulated windows."""
+    days: tuple[str, ...]
+    """Of its train windows; none where nobody noted them."""
     prototypes: _Floats
     """[C, D] the mean embedding of the room's train windows by class; zero where it has none."""
     present: npt.NDArray[np.bool_]
@@ -255,11 +264,11 @@ def _quoted(rooms: Mapping[str, Path]) -> str:
 def load_model(path: str | Path) -> CountingModel:
     """A room's net from a file of ``models/`` in a run's folder, ready to count without torch."""
     path = Path(path)
-    about, arrays = _read(path)
+    about, arrays = read_parts(path)
     try:
         classes = tuple(about["classes"])
         shape = tuple(about["window_shape"])
-        room, synthetic = about["room"], about["synthetic"]
+        room, synthetic, days = about["room"], about["synthetic"], about["days"]
         answer, temperature, reach = about["answer"], about["temperature"], about["reach"]
         mean, deviation = arrays[_MEAN], arrays[_DEVIATION]
         prototypes, members = arrays[_PROTOTYPES], arrays[_MEMBERS]
@@ -274,6 +283,7 @@ def load_model(path: str | Path) -> CountingModel:
         and all(type(side) is int and side > 0 for side in shape),
         "room": isinstance(room, str),
         "synthetic": isinstance(synthetic, bool),
+        "days": isinstance(days, list) and all(isinstance(day, str) for day in days),
         "answer": answer in get_args(Answer),
         "temperature": isinstance(temperature, float) and 0 < temperature < np.inf,
         "reach": isinstance(reach, float) and 0 <= reach < np.inf,
@@ -308,6 +318,7 @@ def load_model(path: str | Path) -> CountingModel:
         answer=answer,
         temperature=temperature,
         synthetic=synthetic,
+        days=tuple(days),
         prototypes=prototypes,
         present=members > 0,
         reach=reach,
@@ -377,7 +388,7 @@ def _session(path: Path, graph: bytes, arrays: Mapping[str, Array], widths: tupl
     return session
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def read_parts(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """What a model file says about itself, and its arrays."""
     if not path.is_file():
         raise DataError(f"{path}: no such file; a run's nets are in its folder models/")

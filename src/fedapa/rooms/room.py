@@ -62,6 +62,8 @@ class Room:
     """Why its windows are seen as they are, in words; nothing where nobody said."""
     origins: Origins | None = None
     """Which windows follow each other; None where nobody said."""
+    days: tuple[str, ...] = ()
+    """Of its train windows, sorted; none where nobody noted them."""
 
     @classmethod
     def of(

@@ -67,7 +67,7 @@ class CounterSettings:
     """s after which what was seen has faded to a third."""
     coverage: float = 0.8
     """Share of the belief that lies within the interval from ``lo`` to ``hi``."""
-    least_confidence: float = 0.2
+    least_confidence: float = 0.1
     """Below it the state is unsure."""
     farthest: float = 1.5
     """Times the reach of the room's prototypes, beyond which a window is like nothing it knows."""

@@ -36,7 +36,7 @@ from fedapa.csi.reading import CaptureStream, read_chunks
 from fedapa.errors import CaptureError, PlanError, SourceError, nearest
 from fedapa.processes import one_thread
 from fedapa.simulator.recording import stream_visits
-from fedapa.simulator.visits import draw_visits
+from fedapa.simulator.visits import visits_through
 from fedapa.stores.simulated_captures import last_tasks
 from fedapa.stores.simulated_rooms import preset_of
 
@@ -253,9 +253,10 @@ class CaptureFile(_Paced):
 class SimulatedVisits(_Paced):
     """A simulated room in which people come and go; it says how many really are there.
 
-    It is a day that no recording of the preset has. After every second phase other people are
-    there, on other seats, as many as were: seats of who leaves are not taken again, and in the end
-    everybody would walk.
+    It is a day that no recording of the preset has. Every second phase people come or go in its
+    first half, until there are as many as was drawn by lot from 0 to the greatest count. Then other
+    people are there, on other seats, as many as were: seats of who leaves are not taken again, and
+    in the end everybody would walk.
     """
 
     synthetic = True
@@ -266,7 +267,7 @@ class SimulatedVisits(_Paced):
         *,
         preset: str = "quick",
         seed: int = 0,
-        phase: float = 120.0,
+        phase: float = 60.0,
         paced: bool = True,
         seconds: float | None = None,
     ) -> None:
@@ -276,7 +277,7 @@ class SimulatedVisits(_Paced):
             room: its name in the preset.
             preset: of simulated rooms.
             seed: of everything that is drawn; that of the rooms the model learned in.
-            phase: s for which about as many people stay.
+            phase: s; after two of them the number of people is another.
             paced: at the speed of real packets, or as fast as they can be made.
             seconds: when it ends; None: never.
         """
@@ -292,7 +293,6 @@ class SimulatedVisits(_Paced):
         self.name = f"SIMULATED {room}"
         self._task = found[room]
         self._phase = phase
-        self._length = 2 * phase
         self._until = float("inf") if seconds is None else seconds
         self._stream = self._pieces()
 
@@ -301,26 +301,23 @@ class SimulatedVisits(_Paced):
             return next(self._stream, None)
 
     def _pieces(self) -> Iterator[Piece]:
-        task, begin, people, number = self._task, 0.0, None, 0
+        task, begin, number = self._task, 0.0, 0
+        draw = (task.key / "live levels").numpy()
+        people = int(draw.integers(task.count + 1))
         while begin < self._until:
-            visits = draw_visits(
-                task.key / "live visits" / number,
-                seconds=self._length,
-                largest=task.count,
-                phase=self._phase,
-                begin=people,
-            )
+            levels = [people, int(draw.integers(task.count + 1))]
+            visits = visits_through(task.key / "live visits" / number, levels, phase=self._phase)
             last = begin
             for capture in stream_visits(
                 task.place.scene, visits, day=task.day + 1, key=task.key, number=number
             ):
                 stamps = capture.timestamps + begin
                 present = visits.counts(capture.timestamps)
-                last, people = float(stamps[-1]), int(present[-1])
+                last = float(stamps[-1])
                 yield Piece(replace(capture, timestamps=stamps), last, present)
                 if last >= self._until:
                     return
-            begin, number = last + 1 / task.place.scene.radio.rate, number + 1
+            begin, people, number = last + 1 / task.place.scene.radio.rate, levels[1], number + 1
 
 
 class _Decoded(Source):
