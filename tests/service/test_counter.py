@@ -25,12 +25,7 @@ def fed(
     made = []
     for first in range(0, capture.packets, size):
         part = slice(first, first + size)
-        piece = replace(
-            capture,
-            csi=capture.csi[part],
-            timestamps=capture.timestamps[part],
-            rssi=capture.rssi[part],
-        )
+        piece = capture.part(part)
         made += counter.feed(piece, float(piece.timestamps.max()) + later)
     return made
 
@@ -179,9 +174,7 @@ def test_strangers_between_do_not_disturb() -> None:
     for first in range(0, 100, 5):
         part = packets([2] * 100)
         rows = slice(first, first + 5)
-        piece = replace(
-            part, csi=part.csi[rows], timestamps=part.timestamps[rows], rssi=part.rssi[rows]
-        )
+        piece = part.part(rows)
         received = float(piece.timestamps[-1]) + 100
         made += disturbed.feed(packets([0] * 5, device="other"), received - 0.01)
         made += disturbed.feed(piece, received)
@@ -262,13 +255,7 @@ def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
 def pieces(capture: Capture, size: int) -> Iterator[Capture]:
     for first in range(0, capture.packets, size):
         part = slice(first, first + size)
-        yield replace(
-            capture,
-            csi=capture.csi[part],
-            timestamps=capture.timestamps[part],
-            rssi=capture.rssi[part],
-            sequence=None,
-        )
+        yield capture.part(part)
 
 
 def test_what_is_served_is_what_was_tested(served: Served) -> None:

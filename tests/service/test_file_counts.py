@@ -71,14 +71,7 @@ def test_a_capture_at_another_rate_is_told(served: Served, tmp_path: Path) -> No
 
 def test_a_capture_shorter_than_a_window_is_told(served: Served, tmp_path: Path) -> None:
     capture = read_capture(served.captures[0])
-    part = replace(
-        capture,
-        csi=capture.csi[:50],
-        timestamps=capture.timestamps[:50],
-        rssi=capture.rssi[:50],
-        sequence=None,
-    )
-    write_nexmon(part, tmp_path / "short.pcap")
+    write_nexmon(capture.part(slice(0, 50)), tmp_path / "short.pcap")
     with pytest.raises(DataError, match=r"50 packets, a window has 125 \(1 s\); give a longer"):
         count_file(load_model(served.model), tmp_path / "short.pcap", settings=CounterSettings())
 

@@ -265,10 +265,10 @@ class LiveCounter:
             end = int(set_back.argmax()) if set_back.any() else capture.packets
             if late := int((behind[:end] > 0).sum()):
                 self._skip("out of order", late)
-            yield from self._parts(_part(capture, np.flatnonzero(behind[:end] == 0)), received)
+            yield from self._parts(capture.part(np.flatnonzero(behind[:end] == 0)), received)
             if end < capture.packets:
                 self._break("a clock that was set back")
-            capture = _part(capture, slice(end, None))
+            capture = capture.part(slice(end, None))
 
     def _parts(self, capture: Capture, received: float) -> Iterator[tuple[Capture, _Floats]]:
         """Packets in order, cut at gaps."""
@@ -286,7 +286,7 @@ class LiveCounter:
             if begin in after_gap:
                 self._break("a gap")
             self._stamp = float(stamps[end - 1])
-            yield _part(capture, slice(begin, end)), times[begin:end]
+            yield capture.part(slice(begin, end)), times[begin:end]
 
     def _gap(self) -> float:
         """S without a packet that end a recording; where packets are resampled it is known."""
@@ -496,17 +496,3 @@ class LiveCounter:
             mean = float(expected_count(belief, self._people.tolist()))
             return int(np.abs(self._people - mean).argmin())
         return int(belief.argmax())
-
-
-def _part(capture: Capture, rows: slice | npt.NDArray[np.int64]) -> Capture:
-    """Some packets of a capture."""
-    if len(capture.timestamps[rows]) == capture.packets:
-        return capture
-    return replace(
-        capture,
-        csi=capture.csi[rows],
-        timestamps=capture.timestamps[rows],
-        rssi=capture.rssi[rows],
-        skipped={},
-        sequence=None if capture.sequence is None else capture.sequence[rows],
-    )

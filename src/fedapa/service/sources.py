@@ -23,7 +23,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -128,12 +127,7 @@ class Source(abc.ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _given(self, pieces: list[Piece]) -> list[Piece]:
@@ -213,15 +207,7 @@ def _cut(piece: Piece, at: int) -> tuple[Piece | None, Piece | None]:
         return piece, None
     halves: list[Piece | None] = []
     for rows in (slice(0, at), slice(at, None)):
-        capture = piece.capture
-        part = replace(
-            capture,
-            csi=capture.csi[rows],
-            timestamps=capture.timestamps[rows],
-            rssi=capture.rssi[rows],
-            skipped={},
-            sequence=None if capture.sequence is None else capture.sequence[rows],
-        )
+        part = piece.capture.part(rows)
         people = None if piece.people is None else piece.people[rows]
         halves.append(Piece(part, piece.received, people) if part.packets else None)
     return halves[0], halves[1]
