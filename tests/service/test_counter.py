@@ -226,6 +226,17 @@ def test_nothing_that_a_stranger_sends_ends_it() -> None:
     assert len(counter.faulty) <= 33
 
 
+def test_any_time_of_day_has_an_end() -> None:
+    """Seconds since 1970 have few digits behind the point: a timeout is over when it is over."""
+    draw = np.random.default_rng(1)
+    for begin in draw.uniform(1e9, 2e9, 40):
+        counter = LiveCounter(level_model(), CounterSettings(every=0.7, timeout=3.3))
+        counter.feed(packets([1] * 30), begin)
+        made = counter.tick(begin + 3.2) + counter.tick(begin + 3.4) + counter.tick(float("nan"))
+        assert [count.state for count in made][-1] == "unavailable"
+        assert len(made) < 10
+
+
 def test_another_model_takes_over_without_a_gap() -> None:
     counter = LiveCounter(level_model(), FAST)
     fed(counter, packets([2] * 57))

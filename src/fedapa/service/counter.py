@@ -46,6 +46,8 @@ _OFF = 0.25
 """Share by which a window may take longer or shorter than the recipe's."""
 _SAME = 1e-6
 """s: of a window and a count that are due at one time the window comes first."""
+_SHORTEST = 0.1
+"""s between two counts; of less there is no use."""
 _REASONS = 32
 """That are told apart; a stranger's packets can give any number of them."""
 
@@ -73,7 +75,12 @@ class CounterSettings:
     """Times the reach of the room's prototypes, beyond which a window is like nothing it knows."""
 
     def __post_init__(self) -> None:
-        for name in ("every", "timeout", "arrivals", "departures", "memory", "farthest"):
+        for name in ("every", "timeout"):
+            if not _SHORTEST <= getattr(self, name) < math.inf:
+                raise PlanError(
+                    f"{name} = {getattr(self, name)}; choose {_SHORTEST:g} seconds or more"
+                )
+        for name in ("arrivals", "departures", "memory", "farthest"):
             value = getattr(self, name)
             if not (0 < value < math.inf):
                 raise PlanError(f"{name} = {value}; choose a number above 0")
@@ -202,6 +209,7 @@ class LiveCounter:
 
     def feed(self, capture: Capture, received: float) -> list[Count]:
         """Take packets, the last of which came at ``received``; the counts that are due by then."""
+        received = self._known(received)
         stamps = capture.timestamps
         lasted = max(0.0, float(stamps[-1] - stamps[0])) if self._now is None and len(stamps) else 0
         self._set_clock(received - lasted)
@@ -223,6 +231,7 @@ class LiveCounter:
 
     def tick(self, now: float) -> list[Count]:
         """Time passes: the counts that are due, also where no packet comes."""
+        now = self._known(now)
         self._set_clock(now)
         return self._pass(now)
 
@@ -398,6 +407,10 @@ class LiveCounter:
 
     # ---- counts ---------------------------------------------------------------------------------
 
+    def _known(self, time: float) -> float:
+        """A time as it was given; one that is none is that of before."""
+        return time if math.isfinite(time) else self._now or 0.0
+
     def _set_clock(self, now: float) -> None:
         """The first time, and a clock that was set back: everything moves with it."""
         if self._now is None:
@@ -444,7 +457,7 @@ class LiveCounter:
         age = math.inf if window is None else at - window.time
         if self._refused and age >= longest:
             return f"packets do not fit: {self._refused}"
-        if at - self._heard >= longest:
+        if at >= self._heard + longest:  # as ``_pass`` has it, to the last digit
             return f"no packets for {at - self._heard:.0f} s"
         if self._faulted and age >= longest:
             return f"windows cannot be counted: {self._faulted}"
