@@ -24,7 +24,7 @@ class Served:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    """Two days of a small simulated room; windows of a second, as statistics."""
+    """Two recordings of each count in a small simulated room; windows of 1 s, as statistics."""
     folder = tmp_path_factory.mktemp("served")
     smoke = preset_of("smoke")
     place = replace(smoke.places[0], counts=(0, 1), days=1, recordings=2, windows=6)

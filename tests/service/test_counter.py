@@ -172,9 +172,7 @@ def test_strangers_between_do_not_disturb() -> None:
     expected = fed(alone, packets([2] * 100))
     made = []
     for first in range(0, 100, 5):
-        part = packets([2] * 100)
-        rows = slice(first, first + 5)
-        piece = part.part(rows)
+        piece = packets([2] * 100).part(slice(first, first + 5))
         received = float(piece.timestamps[-1]) + 100
         made += disturbed.feed(packets([0] * 5, device="other"), received - 0.01)
         made += disturbed.feed(piece, received)
