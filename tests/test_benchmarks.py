@@ -17,6 +17,7 @@ from benchmarks import (
     _paths,
     _server,
     aggregation,
+    live,
     passes,
     startup,
     training,
@@ -58,7 +59,7 @@ def test_without_names_only_speed_is_measured(
     monkeypatch.setattr(_history, "append", lambda figures: None)
     monkeypatch.setattr(_page, "write", lambda: None)
     assert main() == 0
-    assert measured == [name for name in names() if name not in ("counting", "joining")]
+    assert measured == [name for name in names() if name not in ("counting", "joining", "live")]
 
 
 def test_an_option_of_another_benchmark_is_refused(
@@ -489,3 +490,17 @@ def test_both_paths_learn_the_same_from_a_small_room(monkeypatch: pytest.MonkeyP
     assert rows[1][2:] == ("–", "–")
     apart = [float(row[3]) for row in (rows[0], rows[2])]
     assert max(map(abs, apart)) < 5  # points after one round
+
+
+def test_visits_are_scored_by_hand() -> None:
+    """Packets each second; nobody until 10 s, one until 20 s, then two; counts every 5 s.
+
+    Errors are 0, 0, 1, 0, 1, 0 (at 0, 5, 10, 15, 20, 25 s): 2 / 6. Empty at 0 and 5 s, called so.
+    The first newcomer comes at 10 s and is seen at 15 s, the second at 20 s and seen at 25 s.
+    """
+    stamps = np.arange(30.0)
+    people = np.repeat([0, 1, 2], 10)
+    found = live.scores([0, 5, 10, 15, 20, 25], [0, 0, 0, 1, 1, 2], stamps, people)
+    assert found["mae"] == pytest.approx(2 / 6)
+    assert found["empty"] == 1
+    assert found["waits"] == [5, 5]

@@ -9,7 +9,8 @@ was expected and the remedy; the command line prints that sentence and exits wit
     ├── PlanError          a plan, a setting or a flag is wrong
     ├── PayloadError       bytes that should be a payload are not
     ├── RosterError        this algorithm cannot run on these rooms
-    └── RunError           a run cannot start, go on or be resumed
+    ├── RunError           a run cannot start, go on or be resumed
+    └── SourceError        packets cannot be had from where they should come
 """
 
 import difflib
@@ -23,6 +24,7 @@ __all__ = [
     "PlanError",
     "RosterError",
     "RunError",
+    "SourceError",
     "nearest",
 ]
 
@@ -53,6 +55,10 @@ class RosterError(FedapaError):
 
 class RunError(FedapaError):
     """A run cannot start, go on or be resumed."""
+
+
+class SourceError(FedapaError):
+    """Packets cannot be had from where they should come."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

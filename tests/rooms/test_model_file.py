@@ -19,7 +19,7 @@ from fedapa.errors import DataError
 from fedapa.models.model import Model, nearest_prototype
 from fedapa.models.onnx_bytes import wanted_weights
 from fedapa.rooms import model_file
-from fedapa.rooms.model_file import save_model
+from fedapa.rooms.model_file import prototype_distances, save_model
 from fedapa.stores.simulated import write_simulated
 from fedapa.stores.simulated_captures import write_simulated_captures
 from fedapa.stores.simulated_rooms import preset_of
@@ -75,6 +75,14 @@ def test_links_are_channels_without_torch_too(make_rooms: MakeRooms, tmp_path: P
     np.testing.assert_allclose(
         loaded.probabilities(room.windows[room.split.test]), expected, atol=2e-6
     )
+
+
+def test_distances_are_from_the_nearest_prototype_that_is_there() -> None:
+    """(3, 4) is 5 from (0, 0) and 1 from (3, 5); (0, 1), which is absent, would be 4.2 away."""
+    prototypes = np.array([[0.0, 0.0], [0.0, 1.0], [3.0, 5.0]])
+    present = np.array([True, False, True])
+    found = prototype_distances([[3.0, 4.0], [0.0, 1.0]], prototypes, present)
+    np.testing.assert_allclose(found, [1.0, 1.0])
 
 
 @pytest.mark.parametrize("answer", ["head", "median", "expected"])
@@ -182,6 +190,7 @@ def test_a_run_leaves_models_that_count_without_torch(
     run(plan, out=tmp_path / "out", workers=0)
     path = tmp_path / "out" / "models" / "cafe.safetensors"
     loaded = load_model(path)
+    assert loaded.reach > 0
     assert (loaded.recipe.window, loaded.recipe.decimate, loaded.window_shape) == (16, 2, (8, 6))
     assert loaded.recipe.normaliser is not None
     assert loaded.present.all()
@@ -250,7 +259,7 @@ def changed(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("about", "arrays", "words"),
     [
-        ({"format": 1}, {}, "model format 1, this fedapa reads 3"),
+        ({"format": 1}, {}, "model format 1, this fedapa reads 4"),
         ({"digest": "0"}, {}, "its numbers are not those that were saved"),
         ({"classes": None}, {}, "'classes' is missing"),
         ({"classes": [0, "a", 2]}, {}, "classes is not what a model has"),
@@ -261,6 +270,7 @@ def changed(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
         ({"recipe": {"version": 9}}, {}, "recipe version 9"),
         ({"recipe": {"version": 1, "view": "moton"}}, {}, "view 'moton' is unknown"),
         ({"synthetic": "no"}, {}, "synthetic is not what"),
+        ({"reach": "far"}, {}, "reach is not what"),
         ({}, {"graph": None}, "'graph' is missing"),
         ({}, {"graph": np.arange(40, dtype=np.uint8)}, "its graph is none of fedapa's"),
         ({}, {"classifier.weight": None}, "its graph wants other weights"),

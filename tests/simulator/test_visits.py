@@ -9,9 +9,15 @@ from fedapa.errors import PlanError
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Channel
 from fedapa.simulator.people import Body, Crowd, visitors_of
-from fedapa.simulator.recording import Scene, check_scene, record, record_visits
+from fedapa.simulator.recording import (
+    Scene,
+    check_scene,
+    record,
+    record_visits,
+    stream_visits,
+)
 from fedapa.simulator.room import door_of, furniture_of
-from fedapa.simulator.visits import Visit, Visits, draw_visits, staying
+from fedapa.simulator.visits import Visit, Visits, draw_visits, staying, visits_through
 from pages import credibility
 
 SCENE = credibility.scene_of("conference room", preset="quick")
@@ -173,3 +179,21 @@ def test_a_door_is_in_a_wall() -> None:
     for door in ((1.0, 1.0), (0.0, 6.0)):
         with pytest.raises(PlanError, match="is in no wall of a room of 7 × 5 m"):
             check_scene(replace(SCENE, room=replace(SCENE.room, door=door)))
+
+
+def test_a_recording_in_pieces_is_the_recording() -> None:
+    visits = Visits(20.0, (Visit(2.0, 5.0), Visit(0.0, 20.0)))
+    whole, _ = record_visits(SCENE, visits, day=3, key=Key(0), number=2)
+    pieces = list(stream_visits(SCENE, visits, day=3, key=Key(0), number=2))
+    assert len(pieces) > 5
+    assert np.concatenate([piece.csi for piece in pieces]).tobytes() == whole.csi.tobytes()
+    assert np.concatenate([piece.rssi for piece in pieces]).tobytes() == whole.rssi.tobytes()
+
+
+def test_visits_go_through_the_levels_that_are_given() -> None:
+    """Three phases of 20 s; who comes or goes does so in the first half of a phase."""
+    drawn = visits_through(Key(0), [3, 0, 5], phase=20)
+    assert drawn.seconds == 60
+    assert drawn.counts(np.array([0.0, 19.9, 30.1, 39.9, 50.1])).tolist() == [3, 3, 0, 0, 5]
+    with pytest.raises(PlanError, match="give counts of 0 or more"):
+        visits_through(Key(0), [1, -1], phase=20)

@@ -10,7 +10,9 @@ import typer
 
 from fedapa.cli.algorithms import algorithms
 from fedapa.cli.captures import import_, inspect
+from fedapa.cli.count import count
 from fedapa.cli.experiments import compare, reproduce
+from fedapa.cli.export import export
 from fedapa.cli.join import join
 from fedapa.cli.output import end_unread, fail, flush, take_any_stream
 from fedapa.cli.report import report
@@ -54,11 +56,13 @@ def fedapa(
 # In the order of the help.
 app.command()(demo)
 app.command()(run)
+app.command()(count)
 app.command()(join)
 app.command()(inspect)
 app.command("import")(import_)
 app.command()(compare)
 app.command()(report)
+app.command()(export)
 app.command()(algorithms)
 app.command()(simulate)
 app.add_typer(reproduce, name="reproduce")

@@ -1,7 +1,7 @@
 """Capture: what one receiver wrote, whoever made it, a file or the simulator."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,17 @@ class Capture:
     def packets(self) -> int:
         """Number of packets kept."""
         return len(self.csi)
+
+    def part(self, rows: slice | npt.NDArray[np.int64]) -> "Capture":
+        """Some of its packets; what was skipped is told by the whole."""
+        return replace(
+            self,
+            csi=self.csi[rows],
+            timestamps=self.timestamps[rows],
+            rssi=self.rssi[rows],
+            skipped={},
+            sequence=None if self.sequence is None else self.sequence[rows],
+        )
 
 
 def packet_rates(timestamps: npt.NDArray[np.float64]) -> tuple[float, float]:

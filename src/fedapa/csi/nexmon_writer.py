@@ -13,7 +13,7 @@ from fedapa.csi.subcarriers import all_subcarriers
 from fedapa.errors import CaptureError
 from fedapa.files import aside
 
-__all__ = ["write_nexmon"]
+__all__ = ["nexmon_packet", "write_nexmon"]
 
 _REWRITTEN = b"\x02fedap"
 
@@ -68,7 +68,7 @@ def write_nexmon(capture: Capture, path: str | Path, *, scale: float = 1.0) -> N
 
 def _record_template(capture: Capture, size: int) -> npt.NDArray[np.void]:
     """One pcap record of a frame with ``size`` bytes of CSI, all but what differs filled in."""
-    head = pcap_record(0, 0, _ethernet(bytes(HEADER + size)))[: -HEADER - size]
+    head = pcap_record(0, 0, nexmon_packet(bytes(HEADER + size)))[: -HEADER - size]
     record = np.zeros(
         1,
         [
@@ -94,7 +94,7 @@ def _record_template(capture: Capture, size: int) -> npt.NDArray[np.void]:
     return record
 
 
-def _ethernet(datagram: bytes) -> bytes:
+def nexmon_packet(datagram: bytes) -> bytes:
     """The packet in which the firmware sends a datagram; it leaves the UDP checksum out."""
     size = len(datagram) + 8
     ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, size + 20, 1, 0, 1, 17, 0, b"\n\n\n\n", b"\xff" * 4)

@@ -59,13 +59,15 @@ from fedapa.models.model import Counter, Model, answering_only, nearest_prototyp
 from fedapa.payload import Array, Tree, Value, decode, digest, encode
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
-from fedapa.rooms.model_file import save_model
+from fedapa.rooms.model_file import prototype_distances, save_model
 from fedapa.rooms.room import Room
 from fedapa.windows.labels import NO_CLASS
 from fedapa.windows.split import Part
 
 __all__ = ["Participant", "introduce"]
 
+_REACHED = 0.99
+"""Of a room's windows: so many lie within the reach of its prototypes."""
 _NAME = re.compile(r"round-(\d+)\.state")
 _AFRESH = (
     "its windows, its classes or its net are others than before in this run, so it joined afresh"
@@ -264,7 +266,21 @@ class Participant:
         embeddings, labels = (part.cpu().numpy() for part in self.room.embeddings(model))
         prototypes, members = class_prototypes(embeddings, labels, self.room.outputs)
         first, *further = (self._temperature(model, task=n) for n in range(len(self.room.tasks)))
-        save_model(self.model_path, self.room, model, prototypes, members, first, further)
+        if len(self.room.split.validation):
+            embeddings = self.room.embeddings(model, "validation")[0].cpu().numpy()
+        own = slice(len(self.room.classes))  # the first task's
+        present = np.asarray(members, np.int64)[own] > 0
+        distances = prototype_distances(embeddings, prototypes[own], present)
+        save_model(
+            self.model_path,
+            self.room,
+            model,
+            prototypes,
+            members,
+            temperature=first,
+            further_temperatures=further,
+            reach=float(np.quantile(distances, _REACHED)),
+        )
 
     def _memory_before(self, states: "_States", round: Round) -> tuple["_Memory", Path | None, str]:
         """What the room had after its newest earlier round, and its file; one without any joins.

@@ -324,6 +324,7 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
             windows.recordings, windows.starts, spans=windows.spans, step=windows.step
         ),
         further=_further(windows, agreed),
+        days=tuple(sorted({windows.days[window] for window in split.train.tolist()} - {""})),
     ).with_digest(windows.digest)
 
 

@@ -2,14 +2,18 @@
 
 Six messages (model, graph, node, attribute, tensor, value) of numbered fields; the numbers are
 those of onnx.proto. Equal graphs have equal bytes. Weights stay out: an initialiser is a name and a
-shape, and whoever runs the graph gives the arrays (decision 0065).
+shape, and whoever runs the graph gives the arrays (decision 0065). ``with_weights`` puts them in,
+for programs that know nothing of our files.
 """
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Attribute", "Graph", "Node", "Value", "wanted_weights"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Attribute", "Graph", "Node", "Value", "wanted_weights", "with_weights"]
 
 _FLOAT32, _INT64 = 1, 7  # element types of a tensor
 _FLOAT, _INTEGER, _INTEGERS = 1, 2, 7  # kinds of an attribute
@@ -229,3 +233,60 @@ def _read_varint(content: bytes, at: int) -> tuple[int, int]:
                 break
             return value, end
     raise ValueError("a number is not as it should be")
+
+
+# ---- a graph that needs nothing else -----------------------------------------------------------
+
+
+def with_weights(
+    model: bytes,
+    weights: Mapping[str, npt.NDArray[np.float32]],
+    *,
+    temperature: float,
+    classes: int,
+    notes: Mapping[str, str],
+) -> bytes:
+    """The same model with its arrays inside, a further output and notes.
+
+    Args:
+        model: the bytes of a graph of ours with an output ``logits`` [B, C].
+        weights: the arrays that it wants, by name.
+        temperature: T of the output ``probabilities`` [B, C] = softmax(logits / T).
+        classes: C.
+        notes: what a program may read of the model, by name.
+    """
+    wanted_weights(model)  # nothing else is rewritten
+    parts = _fields(model, _MODEL_FIELDS, once={1, 2, 7, 8})
+    content: list[bytes] = []
+    nodes = 0
+    for number, _, value in _read(parts[7][0]):
+        nodes += number == 1
+        if number == 5:
+            tensor = _fields(value, _TENSOR_FIELDS, once={2, 8, 9, 13, 14})
+            if tensor[14]:
+                value = _array(tensor[8][0].decode(), weights)
+        content.append(_message(number, value))
+    scaled = Node("Div", ["logits", "temperature"], "scaled logits")
+    softmax = Node("Softmax", ["scaled logits"], "probabilities", {"axis": 1})
+    content += [
+        _message(1, _node(scaled, nodes)),
+        _message(1, _node(softmax, nodes + 1)),
+        _message(5, _number("temperature", float(temperature))),
+        _message(12, _value(Value("probabilities", ("batch", classes)))),
+    ]
+    return b"".join(
+        [
+            _varint_field(1, _IR_VERSION),
+            _text(2, "fedapa"),
+            _message(7, b"".join(content)),
+            _message(8, _operators()),
+            *(_message(14, _text(1, name) + _text(2, notes[name])) for name in sorted(notes)),
+        ]
+    )
+
+
+def _array(name: str, weights: Mapping[str, npt.NDArray[np.float32]]) -> bytes:
+    values = np.ascontiguousarray(weights[name], "<f4")
+    sides = b"".join(_varint_field(1, side) for side in values.shape)
+    raw = _message(9, values.tobytes())
+    return sides + _varint_field(2, _FLOAT32) + _text(8, name) + raw

@@ -7,9 +7,10 @@
                prototypes [C, D], prototypes.windows [C]: how many windows each is the mean of
                graph: the net as bytes of an ONNX model, without its weights
     metadata   the single key ``fedapa`` (with more, equal models would have unequal bytes): JSON
-               with room, architecture, classes, answer, temperature, recipe, window shape, whether
-               it learned from simulated windows, and, where the net has a second task, ``further``:
-               its classes, whose rows follow in the classifier and in prototypes, and temperature
+               with room, architecture, classes, answer, temperature, reach, recipe, window shape,
+               whether it learned from simulated windows, and, where the net has a second task,
+               ``further``: its classes, whose rows follow in the classifier and in prototypes, and
+               temperature
 
 ``load_model`` runs the graph by onnxruntime and needs no torch.
 """
@@ -28,7 +29,7 @@ from safetensors import numpy as safetensors_numpy
 
 from fedapa.adaptation import Trained
 from fedapa.answers import Answer, expected_count, median_class, probabilities_of
-from fedapa.errors import DataError, FedapaError
+from fedapa.errors import DataError, FedapaError, PlanError, nearest
 from fedapa.files import write_bytes
 from fedapa.models.onnx_bytes import wanted_weights
 from fedapa.payload import Array
@@ -42,9 +43,19 @@ if TYPE_CHECKING:  # counting must not load torch
     from fedapa.models.model import Model
     from fedapa.rooms.room import Room
 
-__all__ = ["CountingModel", "load_model", "read_recipe", "read_weights", "save_model"]
+__all__ = [
+    "CountingModel",
+    "find_model",
+    "load_model",
+    "prototype_distances",
+    "read_parts",
+    "read_recipe",
+    "read_weights",
+    "save_model",
+    "weights_of",
+]
 
-_FORMAT = 3
+_FORMAT = 4
 _MEAN, _DEVIATION = "normaliser.mean", "normaliser.deviation"
 _PROTOTYPES, _MEMBERS = "prototypes", "prototypes.windows"
 _GRAPH = "graph"
@@ -65,6 +76,7 @@ def save_model(
     members: Array,
     temperature: float = 1.0,
     further_temperatures: Sequence[float] = (),
+    reach: float = 0.0,
 ) -> None:
     """Write a net as one file that needs nothing else to be used.
 
@@ -76,6 +88,7 @@ def save_model(
         members: [C] of how many windows; 0 where the room has none.
         temperature: what its scores are divided by before they are probabilities.
         further_temperatures: the same in each task beside the first.
+        reach: how far from the nearest prototype the room's own windows lie; 0: nobody knows.
     """
     from fedapa.models.graph import graph_of
 
@@ -97,9 +110,11 @@ def save_model(
         "classes": list(room.classes),
         "answer": room.answer,
         "temperature": temperature,
+        "reach": reach,
         "recipe": room.recipe.document(),
         "window_shape": list(shape),
         "train_windows": len(room.split.train),
+        "days": list(room.days),
         "synthetic": room.synthetic,
     }
     if room.further:
@@ -115,6 +130,17 @@ def save_model(
     write_bytes(path, content)
 
 
+def prototype_distances(
+    embeddings: npt.ArrayLike, prototypes: npt.ArrayLike, present: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float64]:
+    """[B] how far embeddings [B, D] are from the nearest of prototypes [C, D] that are present."""
+    points = np.asarray(embeddings, np.float64)
+    nearest = np.full(len(points), np.inf)
+    for mean in np.asarray(prototypes, np.float64)[present]:  # (B, present, D) at once is gigabytes
+        np.minimum(nearest, np.sqrt(np.square(points - mean).sum(axis=1)), out=nearest)
+    return nearest
+
+
 def _digest(arrays: Mapping[str, Array]) -> str:
     """Of every value in the file: a bit that fell over would count other people."""
     content = hashlib.blake2b(digest_size=16)
@@ -126,13 +152,17 @@ def _digest(arrays: Mapping[str, Array]) -> str:
 
 def read_weights(path: Path) -> dict[str, Array]:
     """The arrays of the net alone, by the names of ``state_dict``."""
-    _, arrays = _read(path)
+    return weights_of(read_parts(path)[1])
+
+
+def weights_of(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays of the net among those of a model file."""
     return {name: value for name, value in arrays.items() if name not in _BESIDE}
 
 
 def read_recipe(path: Path) -> Recipe:
     """How the windows that a net counts are made; the net itself is not built."""
-    about, arrays = _read(path)
+    about, arrays = read_parts(path)
     try:
         normaliser = Normaliser(arrays[_MEAN], arrays[_DEVIATION])
         return Recipe.of_document(about["recipe"], place=str(path), normaliser=normaliser)
@@ -157,12 +187,17 @@ class CountingModel:
     """What scores are divided by, so that probabilities are true: fitted on validation windows."""
     synthetic: bool
     """Whether it learned from simulated windows."""
+    days: tuple[str, ...]
+    """Of its train windows; none where nobody noted them."""
     prototypes: _Floats
     """[C, D] the mean embedding of the room's train windows by class; zero where it has none."""
     present: npt.NDArray[np.bool_]
     """[C] which classes it has train windows of."""
     classifier: tuple[_Floats, _Floats]
     """[C, D] and [C]: what makes logits of an embedding, W·z + b."""
+    reach: float
+    """How far from the nearest prototype 99 % of the room's validation windows lie at most (of its
+    train windows where it has no others); 0 where nobody knows."""
     _session: Any
     activities: tuple[str, ...] = ()
     """What else it tells, where its net has a second task; mostly nothing."""
@@ -212,6 +247,13 @@ class CountingModel:
                 "'both', on recordings that have one"
             )
 
+    def look(self, windows: npt.ArrayLike) -> tuple[_Floats, npt.NDArray[np.float64]]:
+        """[B, C] as ``probabilities``, and [B] distances from the nearest prototype, at once."""
+        logits, embeddings = self._run(windows)
+        counts = logits[:, : len(self.classes)]
+        probabilities = probabilities_of(counts, self.temperature).astype(np.float32)
+        return probabilities, prototype_distances(embeddings, self.prototypes, self.present)
+
     def count(self, windows: npt.ArrayLike) -> npt.NDArray[Any]:
         """[B] the people in each window, or its category, as ``answer`` says."""
         probabilities, people = self.probabilities(windows), np.asarray(self.classes)
@@ -251,15 +293,42 @@ class CountingModel:
         return logits, embeddings
 
 
+def find_model(place: Path, room: str | None = None) -> Path:
+    """The model file of a room: ``place`` itself, or the room's in the folder of a run.
+
+    A folder with one room needs no name.
+    """
+    if not place.is_dir():
+        if room is not None and place.is_file():
+            raise PlanError(f"{place} is a model file, of one room; leave --room {room} out")
+        return place
+    inner = place / "models" if (place / "models").is_dir() else place
+    found = {path.stem: path for path in sorted(inner.glob("*.safetensors"))}
+    if not found:
+        raise DataError(
+            f"{place}: holds no model files; give the folder of a run whose rooms have nets, or a "
+            "file of its folder models/"
+        )
+    if room is None and len(found) > 1:
+        raise PlanError(f"{place}: has {len(found)} rooms; say which: --room {_quoted(found)}")
+    if room is not None and room not in found:
+        raise PlanError(f"{place}: has no room '{room}'; {nearest(room, found)}")
+    return found[room or next(iter(found))]
+
+
+def _quoted(rooms: Mapping[str, Path]) -> str:
+    return " | ".join(f"'{room}'" if " " in room else room for room in rooms)
+
+
 def load_model(path: str | Path) -> CountingModel:
     """A room's net from a file of ``models/`` in a run's folder, ready to count without torch."""
     path = Path(path)
-    about, arrays = _read(path)
+    about, arrays = read_parts(path)
     try:
         classes = tuple(about["classes"])
         shape = tuple(about["window_shape"])
-        room, synthetic = about["room"], about["synthetic"]
-        answer, temperature = about["answer"], about["temperature"]
+        room, synthetic, days = about["room"], about["synthetic"], about["days"]
+        answer, temperature, reach = about["answer"], about["temperature"], about["reach"]
         mean, deviation = arrays[_MEAN], arrays[_DEVIATION]
         prototypes, members = arrays[_PROTOTYPES], arrays[_MEMBERS]
         graph = arrays[_GRAPH]
@@ -276,6 +345,7 @@ def load_model(path: str | Path) -> CountingModel:
         and all(type(side) is int and side > 0 for side in shape),
         "room": isinstance(room, str),
         "synthetic": isinstance(synthetic, bool),
+        "days": isinstance(days, list) and all(isinstance(day, str) for day in days),
         "answer": answer in get_args(Answer),
         "temperature": isinstance(temperature, float) and 0 < temperature < np.inf,
         "further": set(about.get("further", {})) <= {ACTIVITY}
@@ -283,6 +353,7 @@ def load_model(path: str | Path) -> CountingModel:
         and len(set(activities)) == len(activities)
         and isinstance(activity_temperature, float)
         and 0 < activity_temperature < np.inf,
+        "reach": isinstance(reach, float) and 0 <= reach < np.inf,
         _MEAN: _is(mean, np.float32, shape[-1:]),
         _DEVIATION: _is(deviation, np.float32, shape[-1:]) and (deviation > 0).all(),
         _PROTOTYPES: prototypes.ndim == 2 and _is(prototypes, np.float32, (outputs, -1)),
@@ -315,9 +386,11 @@ def load_model(path: str | Path) -> CountingModel:
         answer=answer,
         temperature=temperature,
         synthetic=synthetic,
+        days=tuple(days),
         prototypes=prototypes[: len(classes)],
         present=members[: len(classes)] > 0,
         classifier=_classifier(path, arrays, prototypes.shape, len(classes)),
+        reach=reach,
         activities=activities,
         activity_temperature=activity_temperature,
         _session=session,
@@ -396,7 +469,7 @@ def _session(path: Path, graph: bytes, arrays: Mapping[str, Array], widths: tupl
     return session
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def read_parts(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """What a model file says about itself, and its arrays."""
     if not path.is_file():
         raise DataError(f"{path}: no such file; a run's nets are in its folder models/")

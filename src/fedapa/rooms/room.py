@@ -65,6 +65,8 @@ class Room:
     """Which windows follow each other; None where nobody said."""
     further: tuple[Task, ...] = ()
     """The tasks beside ``labels`` and ``classes``; mostly none."""
+    days: tuple[str, ...] = ()
+    """Of its train windows, sorted; none where nobody noted them."""
 
     @classmethod
     def of(
@@ -245,13 +247,13 @@ class Room:
             yield self.tensors(index[first : first + _LOOK])
 
     @torch.no_grad()
-    def embeddings(self, model: Model) -> tuple[Tensor, Tensor]:
-        """Embeddings [n, D] of the train windows, in eval mode (eqn_4's sum), and their labels.
+    def embeddings(self, model: Model, part: Part = "train") -> tuple[Tensor, Tensor]:
+        """Embeddings [n, D] of the windows of a part, in eval mode (eqn_4's sum), and their labels.
 
         Labels are as in ``tensors``.
         """
         model.eval()
-        pairs = [(model.embed(windows), labels) for windows, labels in self.inspect("train")]
+        pairs = [(model.embed(windows), labels) for windows, labels in self.inspect(part)]
         return torch.cat([r for r, _ in pairs]), torch.cat([y for _, y in pairs])
 
     @torch.no_grad()

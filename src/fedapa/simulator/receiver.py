@@ -3,6 +3,7 @@
 The equations are in docs/simulator.md. Every effect has its own setting, and zero switches it off.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
@@ -22,6 +23,7 @@ __all__ = [
     "arriving_share",
     "check_receiver",
     "receive",
+    "receive_pieces",
     "schedule",
 ]
 
@@ -140,6 +142,42 @@ def receive(
     channel: Channel, receiver: Receiver, arrivals: Schedule, *, key: Key, device: Key, day: int
 ) -> Capture:
     """The capture of one recording; ``key`` is the recording's, ``device`` the receiver's own."""
+    radio, count = channel.radio, len(arrivals.times)
+    csi = np.empty((count, len(radio.subcarriers)), np.complex64)
+    rssi = np.empty(count, np.float32)
+    for part, frames, heard in _blocks(
+        channel, receiver, arrivals, key=key, device=device, day=day
+    ):
+        csi[part], rssi[part] = frames, heard
+    return _capture(radio, receiver, arrivals.times, csi, rssi)
+
+
+def receive_pieces(
+    channel: Channel, receiver: Receiver, arrivals: Schedule, *, key: Key, device: Key, day: int
+) -> Iterator[Capture]:
+    """The capture of ``receive`` in pieces, each made when it is asked for."""
+    for part, csi, rssi in _blocks(channel, receiver, arrivals, key=key, device=device, day=day):
+        yield _capture(channel.radio, receiver, arrivals.times[part], csi, rssi)
+
+
+def _capture(
+    radio: Radio, receiver: Receiver, times: Array, csi: Complex, rssi: npt.NDArray[np.float32]
+) -> Capture:
+    return Capture(
+        csi=csi[:, :, None, None],
+        timestamps=times,
+        rssi=rssi,
+        device=receiver.device,
+        bandwidth=radio.bandwidth,
+        subcarriers=radio.subcarriers,
+        synthetic=True,
+    )
+
+
+def _blocks(
+    channel: Channel, receiver: Receiver, arrivals: Schedule, *, key: Key, device: Key, day: int
+) -> Iterator[tuple[slice, Complex, npt.NDArray[np.float32]]]:
+    """Which packets, their CSI [packets, subcarriers] and RSSI [packets], some at a time."""
     radio, times = channel.radio, arrivals.times
     count, nulls = len(times), np.flatnonzero(~radio.live)
     draw = (key / "receiver").numpy()
@@ -160,8 +198,6 @@ def receive(
     fixed = 20 * np.log10(channel.direct)  # dB, the gain of a receiver without control
     decades = (device / "junk").numpy().uniform(-2, 0, len(nulls))
     junk = (full * receiver.level * receiver.junk * 10**decades).astype(np.float32)
-    csi = np.empty((count, len(radio.subcarriers)), np.complex64)
-    rssi = np.empty(count, np.float32)
     for start in range(0, count, _CHUNK):
         signal = channel.response(times[start : start + _CHUNK])  # [packets, live]
         for begin in range(0, len(signal), _BLOCK):
@@ -183,19 +219,11 @@ def receive(
             scale = full * receiver.level * 10 ** ((gain[part] - setting) / 20)
             block *= scale.astype(np.float32)[:, None]
             _quantise(block, full)
+            csi = np.empty((len(block), len(radio.subcarriers)), np.complex64)
             for subcarriers, places in _runs(radio):
-                csi[part, subcarriers] = block[:, places]
-            csi[part, nulls] = _junk(junk, draw, packets=len(block), full=full)
-            rssi[part] = np.round(level + receiver.transmit_power)
-    return Capture(
-        csi=csi[:, :, None, None],
-        timestamps=times,
-        rssi=rssi,
-        device=receiver.device,
-        bandwidth=radio.bandwidth,
-        subcarriers=radio.subcarriers,
-        synthetic=True,
-    )
+                csi[:, subcarriers] = block[:, places]
+            csi[:, nulls] = _junk(junk, draw, packets=len(block), full=full)
+            yield part, csi, np.round(level + receiver.transmit_power).astype(np.float32)
 
 
 def _power(decibels: float) -> float:

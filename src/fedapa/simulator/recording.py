@@ -3,6 +3,7 @@
 ``record`` has the same people from beginning to end; in ``record_visits`` they come and go.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -15,12 +16,20 @@ from fedapa.errors import PlanError
 from fedapa.randomness import Key
 from fedapa.simulator.channel import Channel, Radio
 from fedapa.simulator.people import Body, Motion, visitors_of
-from fedapa.simulator.receiver import Receiver, arriving_share, check_receiver, receive, schedule
+from fedapa.simulator.receiver import (
+    Receiver,
+    Schedule,
+    arriving_share,
+    check_receiver,
+    receive,
+    receive_pieces,
+    schedule,
+)
 from fedapa.simulator.room import SimulatedRoom, check_room, furniture_of, room_on
 from fedapa.simulator.settings import KNOWN_KEYS_ONLY, check_settings
 from fedapa.simulator.visits import Visits, check_visits, staying
 
-__all__ = ["Scene", "check_scene", "record", "record_visits"]
+__all__ = ["Scene", "check_scene", "record", "record_visits", "stream_visits"]
 
 _FREE = 0.1
 """m of floor that the clearance must leave, or nobody could walk."""
@@ -85,16 +94,44 @@ def record_visits(
     of that ``number`` with so many people; if everybody stays all the time, it is that recording.
     So give it a day or a number that no other recording has.
     """
-    check_visits(visits, f"room '{scene.room.name}': ")
-    share = arriving_share(scene.receiver, scene.radio)
-    packets = max(1, round(visits.seconds * scene.radio.rate * share))
+    packets = _packets_of(scene, visits)
     capture = _record(scene, visits, day=day, packets=packets, key=key, number=number)
     return capture, visits.counts(capture.timestamps)
+
+
+def stream_visits(
+    scene: Scene, visits: Visits, *, day: int, key: Key, number: int = 0
+) -> Iterator[Capture]:
+    """The recording of ``record_visits`` in pieces, each made when it is asked for."""
+    packets = _packets_of(scene, visits)
+    channel, arrivals, mine = _channel(
+        scene, visits, day=day, packets=packets, key=key, number=number
+    )
+    yield from receive_pieces(
+        channel, scene.receiver, arrivals, key=mine, device=key / "receiver", day=day
+    )
+
+
+def _packets_of(scene: Scene, visits: Visits) -> int:
+    """Whole frames that arrive on average while visits last."""
+    check_visits(visits, f"room '{scene.room.name}': ")
+    share = arriving_share(scene.receiver, scene.radio)
+    return max(1, round(visits.seconds * scene.radio.rate * share))
 
 
 def _record(
     scene: Scene, visits: Visits, *, day: int, packets: int, key: Key, number: int
 ) -> Capture:
+    channel, arrivals, mine = _channel(
+        scene, visits, day=day, packets=packets, key=key, number=number
+    )
+    return receive(channel, scene.receiver, arrivals, key=mine, device=key / "receiver", day=day)
+
+
+def _channel(
+    scene: Scene, visits: Visits, *, day: int, packets: int, key: Key, number: int
+) -> tuple[Channel, Schedule, Key]:
+    """What is received, when, and the key of the recording."""
     check_scene(scene)
     scene = replace(scene, room=room_on(scene.room, key=key, day=day))
     if packets < 1:
@@ -111,5 +148,4 @@ def _record(
         motion=scene.motion,
     )
     furniture = furniture_of(scene.room, key=key, day=day)
-    channel = Channel(scene.room, scene.radio, furniture, crowd)
-    return receive(channel, scene.receiver, arrivals, key=mine, device=key / "receiver", day=day)
+    return Channel(scene.room, scene.radio, furniture, crowd), arrivals, mine

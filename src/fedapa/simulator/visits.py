@@ -6,6 +6,7 @@ stays. Everybody else comes in by the room's door and leaves by it.
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from fedapa.errors import PlanError
 from fedapa.randomness import Key
 
-__all__ = ["Visit", "Visits", "check_visits", "draw_visits", "staying"]
+__all__ = ["Visit", "Visits", "check_visits", "draw_visits", "staying", "visits_through"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -98,8 +99,19 @@ def draw_visits(key: Key, *, seconds: float, largest: int, phase: float = 20.0) 
     draw = key.numpy()
     phases = max(2, round(seconds / phase))
     levels = draw.permutation(np.rint(np.linspace(0, largest, phases)).astype(np.int64))
-    length = seconds / phases
-    present = [0.0] * int(levels[0])  # when each of those who are here arrived
+    return _through(draw, levels.tolist(), seconds)
+
+
+def visits_through(key: Key, levels: Sequence[int], *, phase: float) -> Visits:
+    """So many people in each phase in turn, who come and go as in ``draw_visits``."""
+    if not levels or min(levels) < 0:
+        raise PlanError(f"levels = {list(levels)}; give counts of 0 or more, at least one")
+    return _through(key.numpy(), levels, phase * len(levels))
+
+
+def _through(draw: np.random.Generator, levels: Sequence[int], seconds: float) -> Visits:
+    length = seconds / len(levels)
+    present = [0.0] * levels[0]  # when each of those who are here arrived
     visits = []
     for number, (before, after) in enumerate(itertools.pairwise(levels), 1):
         moments = length * (number + np.sort(draw.uniform(0.0, 0.5, abs(after - before))))

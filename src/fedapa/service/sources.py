@@ -1,0 +1,527 @@
+"""Sources: where packets come from: a capture file, a Nexmon or ESP32 receiver, the simulator.
+
+All have one small protocol. ``poll(now)`` gives what has come by then and never waits, so that one
+loop serves a hundred rooms; nothing here starts a thread or asks a clock but the operating system's
+stamp of a datagram. ``follow`` and ``follow_async`` poll until a source ends::
+
+    with NexmonUdp(5500) as source:
+        for piece in follow(source):
+            counter.feed(piece.capture, piece.received)
+
+Garbage is skipped and counted in ``statistics``. A line that breaks is opened again, later and
+later.
+"""
+
+import abc
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from fedapa.csi.capture import Capture
+from fedapa.csi.nexmon_writer import nexmon_packet
+from fedapa.csi.pcap import pcap_header, pcap_record
+from fedapa.csi.reading import CaptureStream, read_chunks
+from fedapa.errors import CaptureError, PlanError, SourceError, nearest
+from fedapa.processes import one_thread
+from fedapa.simulator.recording import stream_visits
+from fedapa.simulator.visits import visits_through
+from fedapa.stores.simulated_captures import last_tasks
+from fedapa.stores.simulated_rooms import preset_of
+
+__all__ = [
+    "CaptureFile",
+    "Esp32Serial",
+    "Esp32Tcp",
+    "NexmonUdp",
+    "Piece",
+    "SimulatedVisits",
+    "Source",
+    "Statistics",
+    "follow",
+    "follow_async",
+]
+
+_PAUSE = 0.1
+"""s between two looks at a source that has nothing."""
+_AT_ONCE = 2000
+"""Packets or datagrams of one poll: a flood must not keep the other rooms waiting."""
+_BYTES = 1 << 18
+"""Read from a line at a time."""
+_DATAGRAM = 4096
+"""Bytes; a frame of 160 MHz has 2066."""
+_KERNEL_STAMP = 35
+"""SO_TIMESTAMPNS: Linux says when a datagram came; Python has no name for it."""
+_WAITS = (1.0, 30.0)
+"""s before a broken line is opened again: at first, and at most."""
+_CONNECTING = 5.0
+"""s until an address that does not answer is given up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Packets, the last of which was received at ``received``."""
+
+    capture: Capture
+    received: float
+    """s; of a source that is not paced the stamps of its packets."""
+    people: npt.NDArray[np.int64] | None = None
+    """[packets] who really were there; only the simulator knows."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What came from a source so far."""
+
+    packets: int = 0
+    received: float | None = None
+    """When the last packet came; None before the first."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Frames, lines and datagrams that were left out, by reason."""
+    opened: int = 1
+    """How often the line was opened."""
+    problem: str = ""
+    """Why nothing comes at the moment, in words."""
+
+
+class Source(abc.ABC):
+    """Packets as they come."""
+
+    name: str
+    """For people: what it is and where."""
+    synthetic = False
+    """Whether its packets are known to be simulated before any has come."""
+    ended = False
+    """Nothing will come any more."""
+
+    def __init__(self) -> None:
+        self._packets = 0
+        self._received: float | None = None
+
+    @abc.abstractmethod
+    def poll(self, now: float) -> list[Piece]:
+        """What has come until ``now`` and was not given yet; some of it, where it is much."""
+
+    @property
+    def statistics(self) -> Statistics:
+        """What came so far."""
+        return Statistics(packets=self._packets, received=self._received, skipped=self._skipped())
+
+    def _skipped(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        """Let go of files and sockets; it has ended."""
+        self.ended = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _given(self, pieces: list[Piece]) -> list[Piece]:
+        for piece in pieces:
+            self._packets += piece.capture.packets
+            self._received = piece.received
+        return pieces
+
+
+def follow(source: Source, clock: Callable[[], float] = time.time) -> Iterator[Piece]:
+    """The pieces of a source until it ends, waiting for each."""
+    while True:
+        pieces = source.poll(clock())
+        yield from pieces
+        if source.ended:
+            return
+        if not pieces:
+            time.sleep(_PAUSE)
+
+
+async def follow_async(
+    source: Source, clock: Callable[[], float] = time.time
+) -> AsyncIterator[Piece]:
+    """The same in an event loop."""
+    while True:
+        pieces = source.poll(clock())
+        for piece in pieces:
+            yield piece
+        if source.ended:
+            return
+        await asyncio.sleep(0 if pieces else _PAUSE)
+
+
+class _Paced(Source):
+    """Packets that are known beforehand, given when their time has come, or at once."""
+
+    def __init__(self, *, paced: bool) -> None:
+        super().__init__()
+        self._paced = paced
+        self._waiting: Piece | None = None
+        self._shift: float | None = None
+        """What a stamp lacks to the clock of ``poll``."""
+
+    @abc.abstractmethod
+    def _next(self) -> Piece | None:
+        """The next packets, ``received`` by their own clock; None: there are no more."""
+
+    def poll(self, now: float) -> list[Piece]:
+        """What is due by now; of a source that is not paced the next packets, whenever."""
+        made: list[Piece] = []
+        while sum(piece.capture.packets for piece in made) < _AT_ONCE and not self.ended:
+            if self._waiting is None:
+                self._waiting = self._next()
+            if self._waiting is None:
+                self.ended = True
+                break
+            piece, self._waiting = self._waiting, None
+            if not self._paced:
+                made.append(piece)
+                continue
+            stamps = np.maximum.accumulate(piece.capture.timestamps)
+            if self._shift is None:
+                self._shift = now - float(stamps[0])
+            due = int(np.searchsorted(stamps, now - self._shift, side="right"))
+            before, after = _cut(piece, due)
+            if before is not None:
+                made.append(replace(before, received=float(stamps[due - 1]) + self._shift))
+            if after is not None:
+                self._waiting = after
+                break
+        return self._given(made)
+
+
+def _cut(piece: Piece, at: int) -> tuple[Piece | None, Piece | None]:
+    """The packets before and after a place."""
+    if at >= piece.capture.packets:
+        return piece, None
+    halves: list[Piece | None] = []
+    for rows in (slice(0, at), slice(at, None)):
+        part = piece.capture.part(rows)
+        people = None if piece.people is None else piece.people[rows]
+        halves.append(Piece(part, piece.received, people) if part.packets else None)
+    return halves[0], halves[1]
+
+
+class CaptureFile(_Paced):
+    """A capture file, at the speed at which it was recorded or as fast as can be."""
+
+    def __init__(self, path: str | Path, *, paced: bool = True, chip: str | None = None) -> None:
+        super().__init__(paced=paced)
+        self.name = f"file {path}"
+        self._chunks = read_chunks(path, chip, salvage=True, size=1 << 20)
+        self._told: dict[str, int] = {}
+        self._waiting = self._next()  # a file that is no capture is told at once
+        assert self._waiting is not None  # ``read_chunks`` raises where there are no packets
+        self.synthetic = self._waiting.capture.synthetic
+
+    def _next(self) -> Piece | None:
+        capture = next(self._chunks, None)
+        if capture is None:
+            return None
+        self._told |= capture.skipped
+        return Piece(capture, float(capture.timestamps.max()))
+
+    def _skipped(self) -> dict[str, int]:
+        return self._told
+
+
+class SimulatedVisits(_Paced):
+    """A simulated room in which people come and go; it says how many really are there.
+
+    It is a day that no recording of the preset has. Every second phase people come or go in its
+    first half, until there are as many as was drawn by lot from 0 to the greatest count. Then other
+    people are there, on other seats, as many as were: seats of who leaves are not taken again, and
+    in the end everybody would walk.
+    """
+
+    synthetic = True
+
+    def __init__(
+        self,
+        room: str,
+        *,
+        preset: str = "quick",
+        seed: int = 0,
+        phase: float = 60.0,
+        paced: bool = True,
+        seconds: float | None = None,
+    ) -> None:
+        """Visits to a room.
+
+        Args:
+            room: its name in the preset.
+            preset: of simulated rooms.
+            seed: of everything that is drawn; that of the rooms the model learned in.
+            phase: s; after two of them the number of people is another.
+            paced: at the speed of real packets, or as fast as they can be made.
+            seconds: when it ends; None: never.
+        """
+        super().__init__(paced=paced)
+        tasks = last_tasks(preset_of(preset), seed=seed, workers=1)
+        found = {task.place.scene.room.name: task for task in tasks}
+        if room not in found:
+            raise PlanError(
+                f"room '{room}' is none of the simulated rooms '{preset}'; {nearest(room, found)}"
+            )
+        if phase <= 0:
+            raise PlanError(f"phase = {phase:g}; choose a number of seconds above 0")
+        self.name = f"SIMULATED {room}"
+        self._task = found[room]
+        self._phase = phase
+        self._until = float("inf") if seconds is None else seconds
+        self._stream = self._pieces()
+
+    def _next(self) -> Piece | None:
+        with one_thread():
+            return next(self._stream, None)
+
+    def _pieces(self) -> Iterator[Piece]:
+        task, begin, number = self._task, 0.0, 0
+        draw = (task.key / "live levels").numpy()
+        people = int(draw.integers(task.count + 1))
+        while begin < self._until:
+            levels = [people, int(draw.integers(task.count + 1))]
+            visits = visits_through(task.key / "live visits" / number, levels, phase=self._phase)
+            last = begin
+            for capture in stream_visits(
+                task.place.scene, visits, day=task.day + 1, key=task.key, number=number
+            ):
+                stamps = capture.timestamps + begin
+                present = visits.counts(capture.timestamps)
+                last = float(stamps[-1])
+                yield Piece(replace(capture, timestamps=stamps), last, present)
+                if last >= self._until:
+                    return
+            begin, people, number = last + 1 / task.place.scene.radio.rate, levels[1], number + 1
+
+
+class _Decoded(Source):
+    """Bytes from outside, decoded by a reader of ``csi``."""
+
+    def __init__(self, *, form: str, chip: str | None = None) -> None:
+        super().__init__()
+        self._form, self._chip = form, chip
+        self._gone: Counter[str] = Counter()
+        self._stream = self._fresh()
+
+    def _fresh(self) -> CaptureStream:
+        return CaptureStream(self.name, self._chip, form=self._form)
+
+    def _decode(self, content: bytes, received: float) -> list[Piece]:
+        try:
+            captures = self._stream.feed(content)
+        except CaptureError as error:  # of one frame; the next may be sound
+            self._gone += Counter(self._stream.skipped)
+            self._gone[str(error)[:200] if len(self._gone) < 32 else "other reasons"] += 1
+            self._stream = self._fresh()
+            return []
+        return self._given([Piece(capture, received) for capture in captures if capture.packets])
+
+    def _skipped(self) -> dict[str, int]:
+        return dict(self._gone + Counter(self._stream.skipped))
+
+
+class NexmonUdp(_Decoded):
+    """Datagrams of Nexmon receivers; from this machine alone unless another address is given."""
+
+    def __init__(
+        self, port: int = 5500, *, address: str = "127.0.0.1", chip: str | None = None
+    ) -> None:
+        self.name = f"udp {address}:{port}"
+        super().__init__(form="nexmon", chip=chip)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            self._socket.setblocking(False)
+            with contextlib.suppress(OSError):  # elsewhere a datagram has the time of the poll
+                self._socket.setsockopt(socket.SOL_SOCKET, _KERNEL_STAMP, 1)
+            self._socket.bind((address, port))
+        except (OSError, OverflowError) as error:
+            self._socket.close()
+            raise SourceError(
+                f"{self.name}: cannot listen there ({_reason(error)}); choose a port that is free, "
+                "1 to 65535, and an address of this machine"
+            ) from error
+        self.port = int(self._socket.getsockname()[1])
+
+    def _fresh(self) -> CaptureStream:
+        stream = super()._fresh()
+        stream.feed(pcap_header())
+        return stream
+
+    def poll(self, now: float) -> list[Piece]:
+        """The datagrams that wait at the port, each with the time at which it came."""
+        came: list[tuple[float, bytes]] = []
+        while len(came) < _AT_ONCE and not self.ended:
+            try:
+                datagram, told, _, _ = self._socket.recvmsg(_DATAGRAM, 64)
+            except BlockingIOError:
+                break
+            except OSError as error:  # an address that went away, with its network
+                self._gone[f"cannot be read: {_reason(error)}"] += 1
+                break
+            came.append((_stamp(told, now), datagram))
+        # The system begins to stamp a little after it was asked to: what came before then has the
+        # time at which it was read, which is later than that of the next.
+        moments = np.minimum.accumulate([moment for moment, _ in came][::-1])[::-1]
+        records = [
+            pcap_record(moment // 10**6, moment % 10**6, nexmon_packet(datagram))
+            for moment, (_, datagram) in zip(
+                np.rint(1e6 * moments).astype(np.int64).tolist(), came, strict=True
+            )
+        ]
+        return self._decode(b"".join(records), now) if records else []
+
+    def close(self) -> None:
+        """Leave the port to others."""
+        super().close()
+        self._socket.close()
+
+
+def _stamp(told: list[tuple[int, int, bytes]], now: float) -> float:
+    """When a datagram came, by the operating system; else when it was read."""
+    for level, kind, content in told:
+        if (level, kind) == (socket.SOL_SOCKET, _KERNEL_STAMP) and len(content) == 16:
+            seconds, nanoseconds = struct.unpack("qq", content)
+            return float(seconds + nanoseconds * 1e-9)
+    return max(0.0, now)
+
+
+class _Line(_Decoded):
+    """Text of an ESP32 from a line that may break; then it is opened again, later and later."""
+
+    def __init__(self) -> None:
+        super().__init__(form="esp32")
+        self._opened = 0
+        self._problem = ""
+        self._wait = _WAITS[0]
+        self._again = -float("inf")
+        self._handle: int | None = None
+        try:
+            self._open()
+        except OSError as error:
+            raise SourceError(
+                f"{self.name}: cannot be opened ({_reason(error)}); {self.remedy}"
+            ) from (error)
+
+    remedy: str
+
+    @abc.abstractmethod
+    def _connect(self) -> int:
+        """Open the line; its handle, which never waits."""
+
+    def _open(self) -> None:
+        self._handle = self._connect()
+        self._opened += 1
+        self._problem = ""
+
+    def poll(self, now: float) -> list[Piece]:
+        """The lines that are complete."""
+        if self.ended:
+            return []
+        if self._handle is None:
+            if now < self._again:
+                return []
+            try:
+                self._open()
+            except OSError as error:
+                self._lost(now, _reason(error))
+                return []
+        assert self._handle is not None
+        try:
+            content = os.read(self._handle, _BYTES)
+        except BlockingIOError:
+            return []
+        except OSError as error:
+            self._lost(now, _reason(error))
+            return []
+        if not content:
+            self._lost(now, "the other side ended it")
+            return []
+        self._wait = _WAITS[0]
+        return self._decode(content, now)
+
+    def _lost(self, now: float, why: str) -> None:
+        self._release()
+        self._problem = f"{why}; opened again in {self._wait:.0f} s"
+        self._again = now + self._wait
+        self._wait = min(_WAITS[1], 2 * self._wait)
+
+    def _release(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+        self._handle = None
+
+    @property
+    def statistics(self) -> Statistics:
+        """What came so far, and whether the line stands."""
+        return replace(super().statistics, opened=self._opened, problem=self._problem)
+
+    def close(self) -> None:
+        """Let go of the line."""
+        super().close()
+        self._release()
+
+
+class Esp32Tcp(_Line):
+    """Lines of an ESP32 that a program hands on at an address, as ser2net does."""
+
+    remedy = "start what hands the lines on there, or give its address and port"
+
+    def __init__(self, host: str, port: int) -> None:
+        self.name = f"tcp {host}:{port}"
+        self._place = (host, port)
+        super().__init__()
+
+    def _connect(self) -> int:
+        try:
+            line = socket.create_connection(self._place, timeout=_CONNECTING)
+        except OverflowError as error:
+            raise OSError(str(error)) from error
+        line.setblocking(False)
+        return line.detach()
+
+
+class Esp32Serial(_Line):
+    """Lines of an ESP32 at a serial device, e.g. /dev/ttyUSB0; not on Windows."""
+
+    remedy = "plug the receiver in, name its device, and see that you may read it"
+
+    def __init__(self, device: str | Path, *, baud: int = 921_600) -> None:
+        self.name = f"serial {device}"
+        self._device, self._baud = Path(device), baud
+        super().__init__()
+
+    def _connect(self) -> int:
+        import termios
+        import tty
+
+        speed = getattr(termios, f"B{self._baud}", None)
+        if speed is None:
+            raise OSError(f"{self._baud} baud is none of the speeds of this system")
+        handle = os.open(self._device, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        try:
+            if not os.isatty(handle):
+                raise OSError("is no serial device")
+            tty.setraw(handle)
+            settings = termios.tcgetattr(handle)
+            settings[4] = settings[5] = speed
+            termios.tcsetattr(handle, termios.TCSANOW, settings)
+        except (OSError, termios.error) as error:
+            os.close(handle)
+            raise OSError(str(error)) from error
+        return handle
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
