@@ -1,5 +1,6 @@
 """Export: an ONNX file that equals torch, and a card that says what it is."""
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 import torch
 
 from fedapa import Plan, class_prototypes, load_model, read_capture, run
-from fedapa.errors import PlanError
+from fedapa.errors import DataError, PlanError
 from fedapa.rooms.model_file import save_model
+from fedapa.rooms.task import ACTIVITY, Task
 from fedapa.service.export import export_onnx
 from fedapa.windows.stream import Windower
 from tests.cli.test_cli import fedapa, one_sentence
@@ -54,6 +56,18 @@ def test_the_file_counts_a_capture_as_the_model_file_does(served: Served, tmp_pa
     session = onnxruntime.InferenceSession(str(made.file), providers=["CPUExecutionProvider"])
     (found,) = session.run(["probabilities"], {"windows": windows})
     np.testing.assert_allclose(found, model.probabilities(windows), atol=1e-5)
+
+
+def test_a_net_of_two_tasks_is_refused(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    room = make_rooms(((0, 1), (0, 1)), architecture="tiny")[0]
+    task = Task(ACTIVITY, ("sitting", "walking"), np.arange(len(room.labels)) % 2)
+    both = dataclasses.replace(room, further=(task,))
+    model = both.build().eval()
+    prototypes, members = class_prototypes(*both.embeddings(model), both.outputs)
+    path = tmp_path / "a.safetensors"
+    save_model(path, both, model, prototypes.numpy(), members.numpy(), further_temperatures=[1.0])
+    with pytest.raises(DataError, match="also tells activities"):
+        export_onnx(path, tmp_path / "a.onnx")
 
 
 def test_a_card_says_what_the_model_is(served: Served, tmp_path: Path) -> None:

@@ -57,6 +57,11 @@ def export_onnx(
     """
     path = find_model(place, room)
     model = load_model(path)  # refuses what is damaged, and is the parity's other side
+    if model.activities:
+        raise DataError(
+            f"{path}: its net also tells activities, and an exported one tells one thing; train a "
+            "net with data.tasks = 'label' and export that"
+        )
     about, arrays = read_parts(path)
     folder = path.parent.parent if path.parent.name == "models" else None
     card = _card(about, path, folder, beside)
