@@ -10,6 +10,7 @@ was expected and the remedy; the command line prints that sentence and exits wit
     ├── PayloadError       bytes that should be a payload are not
     ├── RosterError        this algorithm cannot run on these rooms
     └── RunError           a run cannot start, go on or be resumed
+        └── PausedError    too few rooms answered; it goes on when they are back
 """
 
 import difflib
@@ -19,6 +20,7 @@ __all__ = [
     "CaptureError",
     "DataError",
     "FedapaError",
+    "PausedError",
     "PayloadError",
     "PlanError",
     "RosterError",
@@ -53,6 +55,10 @@ class RosterError(FedapaError):
 
 class RunError(FedapaError):
     """A run cannot start, go on or be resumed."""
+
+
+class PausedError(RunError):
+    """Too few rooms answered a round; the run goes on when they are back."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fedapa.algorithms.algorithm import (
     Dimensions,
+    Form,
     Group,
     Payload,
     Report,
@@ -36,6 +37,7 @@ from fedapa.algorithms.prototype_sets import (
     is_heard,
     measure,
     sample_shares,
+    set_forms,
     stored_sets,
 )
 from fedapa.learning.fit import (
@@ -58,6 +60,7 @@ from fedapa.learning.prototypes import (
 from fedapa.learning.schedule import warm_up
 from fedapa.models.model import Model
 from fedapa.payload import Array
+from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
 __all__ = [
@@ -160,6 +163,10 @@ class FedAPA(PrototypeExchange):
         stream = (round.key / "room" / room / "peers").numpy()
         drawn = np.sort(stream.choice(heard, self.peers, replace=False))
         return {**payload, "clients": padded[drawn], "drawn_of": len(heard)}
+
+    def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
+        """The room's set, and the samples behind it where padding needs them."""
+        return {} if self.is_alone else set_forms(card, with_counts=self.padding == "counts")
 
     def mixed(self, state: ServerState) -> ServerState:
         """Q of every room and the padded sets: mix the sets as they came, then pad copies."""

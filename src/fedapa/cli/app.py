@@ -12,6 +12,7 @@ from fedapa.cli.algorithms import algorithms
 from fedapa.cli.captures import import_, inspect
 from fedapa.cli.experiments import compare, reproduce
 from fedapa.cli.join import join
+from fedapa.cli.network import doctor, room, server
 from fedapa.cli.output import end_unread, fail, flush, take_any_stream
 from fedapa.cli.report import report
 from fedapa.cli.run import demo, run
@@ -62,6 +63,9 @@ app.command()(report)
 app.command()(algorithms)
 app.command()(simulate)
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(server, name="server")
+app.add_typer(room, name="room")
+app.command()(doctor)
 
 
 def main() -> None:
@@ -89,6 +93,11 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}; nothing saved before was lost")
     except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("flwr", "uvicorn", "httpx", "cryptography"):
+            fail(
+                f"this command needs {error.name}; in a checkout of fedapa: pip install -e "
+                "'.[flower]'"
+            )
         if error.name not in ("torch", "matplotlib", "sklearn", "tensorboard"):
             raise
         fail(

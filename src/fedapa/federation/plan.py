@@ -37,7 +37,7 @@ from fedapa.windows.labels import Label, choose_rooms
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import LabelledClasses, SplitChoice, ValidationOf
 
-__all__ = ["DataPlan", "ModelPlan", "Plan", "differences"]
+__all__ = ["DataPlan", "ModelPlan", "NetworkPlan", "Plan", "differences"]
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 
@@ -221,6 +221,16 @@ class ModelPlan(_Section):
         return self
 
 
+class NetworkPlan(_Section):
+    """How long rooms are waited for, where they are on other machines; in process all answer."""
+
+    deadline: Annotated[float, Field(gt=0, le=7 * 86400)] = 600.0
+    """Seconds that a round waits for a room; then it goes on without."""
+    quorum: NotNegativeInteger = 0
+    """Rooms that must answer a round, or all that were asked where those are fewer. With too few it
+    is repeated once, then the run pauses until they are back."""
+
+
 class Plan(_Section):
     """A run, as far as it decides the result."""
 
@@ -252,6 +262,7 @@ class Plan(_Section):
     data: DataPlan = Field(default_factory=DataPlan)
     model: ModelPlan = Field(default_factory=ModelPlan)
     training: Training = Field(default_factory=Training)
+    network: NetworkPlan = Field(default_factory=NetworkPlan)
     algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedapa"})
     """Its name and its settings."""
 
@@ -325,8 +336,12 @@ class Plan(_Section):
         return _plain(values)  # type: ignore[no-any-return]
 
     def identity(self) -> str:
-        """What makes a run this one; a longer one is the same run, unless it plans ahead."""
+        """What makes a run this one; a longer one is the same run, unless it plans ahead.
+
+        Whoever runs it may wait longer for rooms than before.
+        """
         values = self.document()
+        del values["network"]
         if not self._kind.plans_ahead:
             del values["rounds"]
         return tomli_w.dumps(values)
@@ -388,7 +403,12 @@ def _brief(value: Any, text_of: Callable[[Any], str] = repr) -> str:
 
 def _keys_at(root: type, path: Sequence[str]) -> list[str]:
     """The keys that a section of a plan, or an algorithm, knows."""
-    sections: dict[str, type] = {"data": DataPlan, "model": ModelPlan, "training": Training}
+    sections: dict[str, type] = {
+        "data": DataPlan,
+        "model": ModelPlan,
+        "training": Training,
+        "network": NetworkPlan,
+    }
     section = sections.get(path[0], root) if path else root
     if issubclass(section, BaseModel):
         return list(section.model_fields)

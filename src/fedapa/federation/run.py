@@ -182,7 +182,7 @@ def _run(
     if done <= plan.rounds:
         # No summary first, then the longer plan: killed in between, it closes once more.
         (folder / "summary.json").unlink(missing_ok=True)
-        if run_files.read_plan(folder).rounds != plan.rounds:
+        if run_files.read_plan(folder) != plan:
             write_text(folder / "plan.toml", plan.toml())
         _note_environment(folder, workers, data_kind(data["synthetic"]), begun=done > 0)
     lines.keep(max(0, done - 1))
@@ -250,7 +250,9 @@ def _begun(
             )
         if state["run"] != _identity(plan, data):
             raise RunError(f"{folder}: its checkpoint is of another run; choose another --out")
-    unfinished = not (folder / "summary.json").is_file() or not (folder / "models").is_dir()
+    unfinished = not (folder / "summary.json").is_file()
+    if fixed:  # else finished nets are where the rooms are
+        unfinished = unfinished or not (folder / "models").is_dir()
     if state["closed"] and (cast(int, state["round"]) <= plan.rounds or unfinished):
         return rounds.reopened(state)
     return state
@@ -319,7 +321,8 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
             f"{folder}: already holds a run; go on with --resume or choose another --out"
         )
     before = run_files.read_plan(folder).document()
-    changed = differences(before, plan.document())
+    waits = {"network": plan.document()["network"]}  # may be other ones
+    changed = differences({**before, **waits}, plan.document())
     longer = changed == [f"rounds: {before['rounds']} → {plan.rounds}"]
     if changed and not (longer and _may_be_longer(folder, plan, before["rounds"])):
         raise RunError(
