@@ -4,7 +4,9 @@ A server submits it, a room compares its hash with that of the app which its own
 The room then runs its own installation: nothing that a server sends is code that runs in a room.
 """
 
+import functools
 import hashlib
+import warnings
 from collections.abc import Callable
 
 from flwr.app import Context, Message
@@ -57,12 +59,15 @@ client_app = make_client_app(_answer_here)
 """What answers in the process that Flower gives it; rooms of ours wait without torch."""
 
 
+@functools.cache
 def app_bundle() -> tuple[bytes, str]:
     """The app as Flower's bundle, the same bytes for the same release, and its hash."""
     from flwr.cli.build import build_fab_from_files
 
     files = {name: text.encode() for name, text in _FILES.items()}
-    bundle, _ = build_fab_from_files(files)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Flower's own, of a newer pathspec
+        bundle, _ = build_fab_from_files(files)
     return bundle, hashlib.sha256(bundle).hexdigest()
 
 

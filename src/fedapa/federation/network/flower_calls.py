@@ -62,7 +62,7 @@ class Control:
         self._client = ControlHttpClient.from_server_address(
             server_address=address,
             insecure=False,
-            root_certificates=str(authority),
+            root_certificates=authority.read_bytes(),
             interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
         )
 

@@ -159,9 +159,11 @@ class _Server:
         job = self._server.job()
         alive = self._run is not None and self._run.poll() is None
         if job is None or not job.wanted:
-            if alive:
+            if self._run is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._run.wait(timeout=_SOON_AFTER)  # it has ended its work
                 _terminate(self._run)
-                self._say(f"run '{'' if job is None else job.run}' was stopped")
+                self._say(f"run '{'' if job is None else job.run}' has ended")
             self._run = None
             return
         if alive or time.monotonic() < self._run_not_before:
