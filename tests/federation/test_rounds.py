@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedapa import Plan, run
 from fedapa.algorithms.algorithm import Roster, Round
+from fedapa.errors import PlanError, RunError
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.messages import Rejected, Reply, Request
@@ -166,3 +168,44 @@ def test_counts_of_classes_that_stay_at_home_are_not_told(
     assert np.asarray(upload["prototypes"]).shape == (0, 8)
     assert not np.any(upload["present"])
     assert not np.any(upload["counts"])
+
+
+class Ending:
+    """An engine that is interrupted before an exchange, as by Ctrl-C."""
+
+    def __init__(self, engine: InProcess, before: int) -> None:
+        self._engine, self._before = engine, before
+
+    def roster(self) -> Roster:
+        return self._engine.roster()
+
+    def exchange(self, round: Round, requests: Mapping[str, Request]) -> Mapping[str, Reply]:
+        if round.number == self._before:
+            raise KeyboardInterrupt
+        return self._engine.exchange(round, requests)
+
+
+def test_an_open_run_goes_on_until_a_number_is_set(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """Its rooms have a net after every round; ended after the fourth it is a run of four."""
+    rooms = make_rooms(windows_per_class=4, shape=(8, 6), architecture="tiny", width=8)
+    four, openly = plan_of("fedapa", rounds=4), plan_of("fedapa", rounds="open")
+    assert 'rounds = "open"' in openly.toml()
+    assert Plan(**openly.document()) == openly
+    with InProcess(four.build(), rooms, folder=tmp_path / "four", workers=0) as engine:
+        run(four, out=tmp_path / "four", engine=engine)
+    with InProcess(four.build(), rooms, folder=tmp_path / "open", workers=0) as engine:
+        with pytest.raises(KeyboardInterrupt):
+            run(openly, out=tmp_path / "open", engine=Ending(engine, before=4))
+        assert len(list((tmp_path / "open" / "models").iterdir())) == 3
+        with pytest.raises(RunError, match="rounds: open → 2"):
+            run(plan_of("fedapa", rounds=2), out=tmp_path / "open", resume=True, engine=engine)
+        run(four, out=tmp_path / "open", resume=True, engine=engine)
+    records = [(tmp_path / name / "rounds.jsonl").read_bytes() for name in ("four", "open")]
+    assert records[0] == records[1]
+
+
+def test_what_plans_ahead_cannot_be_open(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    plan = plan_of("fedproc", rounds="open")
+    told = pytest.raises(PlanError, match="FedProc depends on the number of rounds")
+    with InProcess(plan.build(), make_rooms(), folder=tmp_path, workers=0) as engine, told:
+        rounds.begin(plan.build(), engine, plan)

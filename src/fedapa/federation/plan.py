@@ -37,10 +37,12 @@ from fedapa.windows.labels import Label, choose_rooms
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import LabelledClasses, SplitChoice, ValidationOf
 
-__all__ = ["DataPlan", "ModelPlan", "NetworkPlan", "Plan", "differences"]
+__all__ = ["OPEN", "DataPlan", "ModelPlan", "NetworkPlan", "Plan", "differences"]
 
 Share = Annotated[float, Field(gt=0, lt=1)]
 
+OPEN = 10**9
+"""What ``rounds = "open"`` is as a number: more than anybody will see."""
 _MOST_ROOMS = 10_000
 _MOST_CLASSES = 10_000
 _WIDEST = 1 << 16
@@ -235,7 +237,9 @@ class Plan(_Section):
     """A run, as far as it decides the result."""
 
     seed: NotNegativeInteger = 0
-    rounds: PositiveInteger = 10
+    rounds: Annotated[PositiveInteger, Field(le=OPEN)] = 10
+    """How many; "open" goes on until a number is set, and every room has its model file after each
+    of them."""
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     """ρ: share of the rooms that take part in a round."""
     selection: Selection = "uniform"
@@ -266,6 +270,11 @@ class Plan(_Section):
     algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedapa"})
     """Its name and its settings."""
 
+    @field_validator("rounds", mode="before")
+    @classmethod
+    def _open_is_a_number(cls, rounds: Any) -> Any:
+        return OPEN if rounds == "open" else rounds
+
     @model_validator(mode="after")
     def _classes_once(self) -> "Plan":
         if self.classes is not None and len(set(self.classes)) < len(self.classes):
@@ -289,6 +298,11 @@ class Plan(_Section):
         algorithm = self.build()
         settings = {name: getattr(algorithm, name) for name in settings_of(self._kind)}
         object.__setattr__(self, "algorithm", {"name": self._kind.name, **settings})
+
+    @property
+    def total(self) -> int | None:
+        """How many rounds there will be; none where nobody has decided that."""
+        return None if self.rounds == OPEN else self.rounds
 
     @property
     def _kind(self) -> type[Algorithm]:
@@ -333,6 +347,7 @@ class Plan(_Section):
         """Plain values with every default spelled out; what has no value is left out."""
         values = self.model_dump(mode="python")  # "json" would turn an infinite τ into nothing
         values["training"] = asdict(self.training)
+        values["rounds"] = self.total or "open"
         return _plain(values)  # type: ignore[no-any-return]
 
     def identity(self) -> str:

@@ -20,7 +20,14 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from fedapa.algorithms.algorithm import Algorithm, Form, Payload, Roster, Round
+from fedapa.algorithms.algorithm import (
+    Algorithm,
+    Form,
+    Payload,
+    Roster,
+    Round,
+    planned_rounds,
+)
 from fedapa.errors import PausedError, PayloadError, RosterError, RunError
 from fedapa.evaluation.record import over_rooms
 from fedapa.federation import cohort
@@ -108,6 +115,8 @@ class Step:
 
 def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
     """The state before the first round; refuses rosters that the algorithm cannot serve."""
+    if algorithm.plans_ahead:
+        planned_rounds(algorithm.title, Round(1, plan.total, Key(plan.seed)))
     roster = _sorted(engine.roster())
     cohort.check_roster(roster)
     server = algorithm.open(roster, Key(plan.seed) / "server")
@@ -151,7 +160,7 @@ def run(
     cards = cards_of(state)
     for number in range(cast(int, state["round"]) + 1, plan.rounds + 2):
         last = number > plan.rounds
-        round = Round(number, plan.rounds, Key(plan.seed) / "round" / number)
+        round = Round(number, plan.total, Key(plan.seed) / "round" / number)
         state, cards, said = _with_roster(algorithm, state, cards, engine.roster())
         server = cast(Tree, state["server"])
         here = cast(Mapping[str, Tree], state["rooms"])
@@ -172,7 +181,7 @@ def run(
                 if room in present
                 else None,
                 train=room in present and not last,
-                keep_model=last,
+                keep_model=last or plan.total is None,
                 precision=plan.precision,
                 run=name,
             )

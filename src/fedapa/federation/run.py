@@ -189,7 +189,7 @@ def _run(
     times.keep(done)
     with _Scalars(folder, lines.read(), wanted=tensorboard) as scalars:
         stage = f"training {plan.algorithm['name']}"
-        show(Progress(stage, max(0, done - 1), plan.rounds, "rounds"))
+        show(Progress(stage, max(0, done - 1), plan.total, "rounds"))
         began = time.perf_counter()
         for step in rounds.run(algorithm, engine, plan, state, name=name):
             if step.cards != cards:  # rooms have joined
@@ -214,7 +214,7 @@ def _run(
             began = time.perf_counter()
             accuracy = step.record["mean"].get("accuracy") if step.record else None
             note = "" if accuracy is None else f"accuracy {100 * accuracy:.1f} %"
-            show(Progress(stage, step.exchange - 1, plan.rounds, "rounds", note))
+            show(Progress(stage, step.exchange - 1, plan.total, "rounds", note))
     return Run.load(folder)
 
 
@@ -323,7 +323,7 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
     before = run_files.read_plan(folder).document()
     waits = {"network": plan.document()["network"]}  # may be other ones
     changed = differences({**before, **waits}, plan.document())
-    longer = changed == [f"rounds: {before['rounds']} → {plan.rounds}"]
+    longer = changed == [f"rounds: {before['rounds']} → {plan.document()['rounds']}"]
     if changed and not (longer and _may_be_longer(folder, plan, before["rounds"])):
         raise RunError(
             f"{folder}: --resume with a changed plan ({'; '.join(changed)}); "
@@ -331,9 +331,15 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
         )
 
 
-def _may_be_longer(folder: Path, plan: Plan, before: int) -> bool:
-    """Whether a run of ``before`` rounds can become this one; says so if its algorithm cannot."""
-    if plan.rounds < before:
+def _may_be_longer(folder: Path, plan: Plan, before: int | str) -> bool:
+    """Whether a run of ``before`` rounds can become this one; says so if its algorithm cannot.
+
+    One without a last round ends after any that has not yet begun.
+    """
+    if before == "open":
+        state = Checkpoint(folder / "checkpoint").load()
+        return state is None or cast(int, state["round"]) <= plan.rounds
+    if plan.rounds < cast(int, before):
         return False
     kind = type(plan.build())
     if kind.plans_ahead:

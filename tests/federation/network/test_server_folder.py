@@ -93,7 +93,7 @@ def test_damaged_files_are_a_sentence(server: ServerFolder) -> None:
 def test_the_job_and_the_port_are_remembered(server: ServerFolder) -> None:
     assert server.job() is None
     server.save_job(Job("first", flower_run=3))
-    assert server.job() == Job("first", True, 3)
+    assert server.job() == Job("first", wanted=True, flower_run=3)
     server.save_port(9000)
     assert server.settings == Settings("example.org", 9000)
     assert json.loads((server.path / "server.json").read_text())["port"] == 9000

@@ -61,6 +61,8 @@ __all__ = ["Flower", "Grid", "agreed_on", "for_rooms"]
 _LARGEST_REPLY = 256 * 2**20
 """Bytes that are looked at; an upload of a room is checked more closely (rounds.py)."""
 _LONGEST_SENTENCE = 400
+_GRACE = 5.0
+"""Seconds after the deadline until a message is not delivered any more: nobody would look."""
 _AFTER_ERROR = 5.0
 """Seconds until a room that was lost is asked again."""
 
@@ -294,7 +296,9 @@ class Flower:
             ]
             if there:
                 messages = [
-                    Message(pack(asked[room]), nodes[room], action, ttl=left + 60, group_id=group)
+                    Message(
+                        pack(asked[room]), nodes[room], action, ttl=left + _GRACE, group_id=group
+                    )
                     for room in there
                 ]
                 sent = self.grid.push_messages(messages)

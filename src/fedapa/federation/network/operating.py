@@ -23,7 +23,7 @@ _LOOK = 0.5
 
 
 def begin_run(server: ServerFolder, plan: Path, name: str) -> None:
-    """Let the server carry out a plan; one of the same name that did not end goes on."""
+    """Let the server carry out a plan; one of the same name goes on, by this plan from now on."""
     resolved = Plan(**read_toml(plan))
     check_plan(resolved)
     if running_process(server) is None:
@@ -45,7 +45,7 @@ def begin_run(server: ServerFolder, plan: Path, name: str) -> None:
     write_text(server.plan_file(name), resolved.toml())
     before = None if current is None or current.run != name else current.flower_run
     server.save_status({"run": name, "state": "beginning", "at": time.time()})
-    server.save_job(Job(name, flower_run=before))
+    server.save_job(Job(name, since=time.time(), flower_run=before))
 
 
 def follow(server: ServerFolder, name: str, say: Callable[[str], None]) -> None:

@@ -106,6 +106,7 @@ class _Server:
         self._superlink: subprocess.Popen[bytes] | None = None
         self._run: subprocess.Popen[bytes] | None = None
         self._run_not_before = 0.0
+        self._asked = 0.0
         self._stamp = -1.0
 
     async def serve(self) -> None:
@@ -166,11 +167,15 @@ class _Server:
                 self._say(f"run '{'' if job is None else job.run}' has ended")
             self._run = None
             return
-        if alive or time.monotonic() < self._run_not_before:
+        if alive and job.since != self._asked:
+            _terminate(self._run)  # by another plan from now on
+            self._run = None
+        elif alive or time.monotonic() < self._run_not_before:
             return
-        if self._run is not None:
+        if self._run is not None and job.since == self._asked:
             self._say(f"the process of run '{job.run}' ended; starting it again")
         self._run_not_before = time.monotonic() + _SOON_AFTER
+        self._asked = job.since
         self._run = start_child(
             "run",
             [str(self._server.path)],

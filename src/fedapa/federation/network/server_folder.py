@@ -69,7 +69,9 @@ class Job:
     run: str
     """The name of its directory below ``runs``."""
     wanted: bool = True
-    """Whether it should go on; not after it was finished or stopped."""
+    """Whether it should go on; not after it was finished or failed."""
+    since: float = 0.0
+    """When it was asked for, in seconds since 1970; again, maybe with another plan."""
     flower_run: int | None = None
     """The number of the last run of Flower's that carried it."""
 
