@@ -73,6 +73,10 @@ __all__ = [
 ]
 
 
+_FIRST = 2
+"""The first round that has prototypes to send."""
+
+
 class _Targets(NamedTuple):
     mixture: Floats
     """Q_i [C, D]."""
@@ -122,6 +126,9 @@ class FedAPA(PrototypeExchange):
     ("others"), or is left out (the sets of peers are then not downloaded). A number k: over the
     own set and k of its peers', drawn anew each round and weighted so that the mean over draws is
     "all"."""
+    peers_every: PositiveInteger = 1
+    """The sets of peers travel in every j-th round, from the second on; in between L_c keeps to the
+    last ones. Fewer bytes: 2 is half of those sets."""
     mixture: Literal["adaptive", "average", "own"] = "adaptive"
     """What Q_i is: the similarity-weighted mixture; the plain mean over holders, the same for all;
     or the room's own set, with which nothing travels and L_c too sees the own set alone."""
@@ -138,9 +145,12 @@ class FedAPA(PrototypeExchange):
             return "0", 0
         if self.peers == "none":
             return "2·|C|·D", 2 * prototypes
-        if isinstance(self.peers, int) and self.peers < sizes.rooms - 1:
-            return "(k + 2)·|C|·D", (self.peers + 2) * prototypes
-        return "(N + 1)·|C|·D", (sizes.rooms + 1) * prototypes
+        drawn = isinstance(self.peers, int) and self.peers < sizes.rooms - 1
+        peers = cast(int, self.peers) if drawn else sizes.rooms - 1
+        if self.peers_every > 1:
+            sets = "k/j" if drawn else "(N − 1)/j"
+            return f"({sets} + 2)·|C|·D", round((peers / self.peers_every + 2) * prototypes)
+        return ("(k + 2)·|C|·D" if drawn else "(N + 1)·|C|·D"), (peers + 2) * prototypes
 
     # ---- server half ------------------------------------------------------------------------
 
@@ -153,7 +163,7 @@ class FedAPA(PrototypeExchange):
             "mixture": cast(Floats, state["mixture"])[index],
             "known": state["known"],
         }
-        if self.peers == "none":
+        if self.peers == "none" or (round.number - _FIRST) % self.peers_every:
             return payload
         (heard,) = np.nonzero(heard_sets(state, apart_from=room))
         padded = cast(Floats, state["padded"])
@@ -216,7 +226,7 @@ class FedAPA(PrototypeExchange):
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """Keep what the server sent; where peers left, a sample of them may be all again."""
         old = {name: value for name, value in state.items() if name != "drawn_of"}
-        return {**(old if download else state), **download}
+        return {**(old if "clients" in download else state), **download}
 
     def train(
         self, room: Room, state: RoomState, round: Round

@@ -21,6 +21,9 @@ from fedapa.errors import FedapaError
 
 __all__ = ["app", "main"]
 
+_OF_NETWORK = ("flwr", "uvicorn", "httpx", "cryptography", "ray")
+"""What comes with an extra of its own."""
+
 
 app = typer.Typer(
     name="fedapa",
@@ -93,10 +96,11 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}; nothing saved before was lost")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("flwr", "uvicorn", "httpx", "cryptography"):
+        if (error.name or "").partition(".")[0] in _OF_NETWORK:
+            extra = "simulation" if error.name == "ray" else "flower"
             fail(
                 f"this command needs {error.name}; in a checkout of fedapa: pip install -e "
-                "'.[flower]'"
+                f"'.[{extra}]'"
             )
         if error.name not in ("torch", "matplotlib", "sklearn", "tensorboard"):
             raise

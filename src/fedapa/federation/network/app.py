@@ -30,14 +30,25 @@ __all__ = ["app_bundle", "client_app", "make_client_app"]
 Answer = Callable[[Place, str, Frames], Frames]
 
 
-def make_client_app(answering: Answer) -> ClientApp:
-    """A client app whose answers come from ``answering``, here or in another process."""
+def _place_of(context: Context) -> Place:
+    return Place.of(context.node_config)
+
+
+def make_client_app(
+    answering: Answer, place_of: Callable[[Context], Place] = _place_of
+) -> ClientApp:
+    """A client app whose answers come from ``answering``, here or in another process.
+
+    Args:
+        answering: makes an answer of a room's place, an action and frames.
+        place_of: which room a node is; by default its configuration says so.
+    """
     app = ClientApp()
 
     def serve(message: Message, context: Context) -> Message:
         action = message.metadata.message_type
         try:
-            place = Place.of(context.node_config)
+            place = place_of(context)
             frames = answering(place, action, unpack(message.content, "message of the server"))
         except FedapaError as error:
             frames = {REFUSED: str(error).encode()}
