@@ -4,7 +4,8 @@ A participant keeps its state in atomic files, one a round, the last two, in a f
 A request that it has answered already (the server crashed, or the reply was lost) is answered from
 the file instead of trained twice; so updates are idempotent, and a run that is killed at any moment
 goes on bit-equal. A room that missed rounds goes on from the newest state that it has. A state
-belongs to the room's card: with other windows, other classes or another net the room joins afresh.
+belongs to the room's card: with other windows, other classes or another net the room joins afresh,
+unless it says that it only has more windows than before.
 """
 
 import functools
@@ -84,13 +85,15 @@ class Participant:
     """Where this room keeps its states, a folder for each run."""
     model_path: Path
     """Where the finished net goes."""
+    earlier: frozenset[str] = frozenset()
+    """Digests of the cards that the room had before its store grew: its states go on."""
 
     def exchange(self, round: Round, request: Request) -> Reply:
         """Answer one request of the server; refuses one that comes too late."""
         if self.algorithm.plans_ahead:
             planned_rounds(self.algorithm.title, round)
         asked = digest(request.download or b"") + f"-{request.train}"
-        states = _States(self.folder / request.run, self.room)
+        states = _States(self.folder / request.run, self.room, self.earlier)
         remembered = states.load(round.number)
         if remembered is not None and remembered["asked"] == asked:
             memory = _Memory.of(remembered)
@@ -323,6 +326,7 @@ class _States:
 
     folder: Path
     room: Room
+    earlier: frozenset[str] = frozenset()
 
     @functools.cached_property
     def card(self) -> str:
@@ -350,7 +354,7 @@ class _States:
                 f"{error}; remove the file: room '{self.room.name}' then goes on from its older "
                 "state, or joins afresh where it has none"
             ) from error
-        return remembered if remembered["card"] == self.card else None
+        return remembered if remembered["card"] in {self.card, *self.earlier} else None
 
     def save(self, number: int, entry: Tree) -> None:
         write_bytes(self.path(number), encode({"card": self.card, **entry}))

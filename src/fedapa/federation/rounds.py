@@ -15,7 +15,7 @@ beyond that is a note: a sentence that the state keeps.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -245,17 +245,25 @@ def _with_roster(
     """The state with the rooms that are there now, all cards so far, and what is to be said.
 
     Rooms that left are dismissed, new ones admitted. A room that comes back with another card
-    (another net, other windows) leaves and joins. One that does not fit is refused, and the run
-    goes on without it.
+    (another net, other windows) leaves and joins; one that only has more windows stays. One that
+    does not fit is refused, and the run goes on without it.
     """
     rooms = cast(Mapping[str, Tree], state["rooms"])
     now = {card.name: card for card in _sorted(roster)}
     cohort.check_once(roster)
     here = {name for name, entry in rooms.items() if entry["here"]}
+    grown = {
+        name: now[name] for name in sorted(here & set(now)) if _has_grown(cards[name], now[name])
+    }
+    cards = {**cards, **grown}
     left = sorted(name for name in here if now.get(name) != cards[name])
     new = sorted(name for name in now if name not in here or name in left)
     server = cast(Tree, state["server"])
-    said = []
+    said = [
+        f"room '{name}' has new recordings: {card.windows} train windows, fingerprint "
+        f"{card.fingerprint}"
+        for name, card in grown.items()
+    ]
     for name in left:
         server = algorithm.dismiss(server, name)
     first = next(iter(cards.values()))
@@ -270,12 +278,22 @@ def _with_roster(
             members, known = members | {name}, {**known, name: now[name]}
     if reason := algorithm.standstill(server):
         said.append(reason)
-    if not left and not new:
+    if not left and not new and not grown:
         return state, known, said
     about: Tree = {
         name: {"card": card_tree(known[name]), "here": name in members} for name in sorted(known)
     }
     return {**state, "server": server, "rooms": about}, {name: known[name] for name in about}, said
+
+
+def _has_grown(before: RoomCard, now: RoomCard) -> bool:
+    """Whether a room is the one that it was, with more windows to learn from or to test."""
+    told = ("windows", "parts", "recordings", "fingerprint", "blind")
+    if replace(before, **{name: getattr(now, name) for name in told}) != now or before == now:
+        return False
+    return all(now.parts[part] >= before.parts[part] for part in before.parts) and (
+        sum(now.recordings.values()) > sum(before.recordings.values())
+    )
 
 
 def _noted(notes: Mapping[str, Tree], exchange: int, said: Sequence[str]) -> Tree:

@@ -4,7 +4,8 @@ Rooms and server exchange three kinds of messages; each is asked for by the name
 
     query.tell        plan                        → data card
     query.introduce   plan, agreement             → card
-    train.exchange    which plan, round, request  → reply, or that it knows of no such plan
+    train.exchange    which plan, round, request  → reply, or that it knows of no such plan; and its
+                                                    card where the room has new recordings
 
 The first two are said once to a room, the third in every round. A room keeps plan and agreement in
 a file, and the third names them by their digest. Nodes of Flower have numbers; rooms are known by
@@ -248,6 +249,7 @@ class Flower:
         asked = {
             room: {
                 "agreed": agreed_on(self._toml, _own(agreed, room)).encode(),
+                "card": digest(encode_card(self._known[room].card)).encode(),
                 "round": now,
                 "request": encode_request(request),
             }
@@ -256,18 +258,31 @@ class Flower:
         answers = self._ask(EXCHANGE, asked, group=str(round.number))
         if lost := [room for room in sorted(answers) if UNKNOWN in answers[room]]:
             self._introduce(agreed, {room: self._known[room].data for room in lost})
-            again = {room: asked[room] for room in lost}
+            again = {
+                room: {**asked[room], "card": digest(encode_card(self._known[room].card)).encode()}
+                for room in lost
+            }
             answers.update(self._ask(EXCHANGE, again, group=str(round.number)))
         replies: dict[str, Reply | Rejected] = {}
         for room, frames in sorted(answers.items()):
             try:
-                frame = _only(frames, "reply")
+                frame = self._with_new_card(room, frames)
                 if len(frame) > _LARGEST_REPLY:
                     raise PayloadError(f"its reply has {len(frame)} bytes")
                 replies[room] = decode_reply(frame, "its reply")
             except FedapaError as error:
                 replies[room] = Rejected(str(error)[:_LONGEST_SENTENCE])
         return replies
+
+    def _with_new_card(self, room: str, frames: dict[str, bytes]) -> bytes:
+        """The reply of a room; its card, where its store has grown, is that of the next round."""
+        if set(frames) != {"reply", "card"}:
+            return _only(frames, "reply")
+        card = decode_card(frames["card"], f"new card of room '{room}'")
+        _check_room(room, card.name)
+        self._known[room] = replace(self._known[room], card=card)
+        self._save()
+        return frames["reply"]
 
     def _online(self, enrolled: Mapping[str, int]) -> list[str]:
         connected = set(self.grid.get_node_ids())

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 from flwr.app import Context, Error, Message
@@ -28,7 +29,6 @@ from flwr.proto.runtime_pb2 import (
     PushTaskOutputRequest,
 )
 from flwr.supercore.constant import TaskType
-from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.error import FlowerError
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
@@ -38,9 +38,11 @@ from flwr.supercore.interceptors import (
 )
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
-from flwr.superlink.grid import HttpGrid
 
 from fedapa.errors import RunError
+
+if TYPE_CHECKING:
+    from flwr.superlink.grid import HttpGrid
 
 __all__ = ["Control", "NodeSeen", "Tasks", "serverapp_grid"]
 
@@ -59,6 +61,8 @@ class Control:
     """The SuperLink's control interface, which is open to whoever reaches it: loopback alone."""
 
     def __init__(self, address: str, authority: Path) -> None:
+        from flwr.supercore.control import ControlHttpClient  # a waiting room has no use for it
+
         self._client = ControlHttpClient.from_server_address(
             server_address=address,
             insecure=False,
@@ -177,8 +181,10 @@ def _beating(client: RuntimeHttpClient) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def serverapp_grid(address: str, authority: Path, token: str) -> Iterator[HttpGrid]:
+def serverapp_grid(address: str, authority: Path, token: str) -> "Iterator[HttpGrid]":
     """The grid of a run whose task this process has acquired."""
+    from flwr.superlink.grid import HttpGrid  # neither for this
+
     grid = HttpGrid(
         runtime_api_address=address, root_certificates=authority.read_bytes(), token=token
     )

@@ -41,7 +41,7 @@ __all__ = ["Connection", "check_server", "make_room_folder", "serve"]
 Say = Callable[[str], None]
 
 _POLL = 0.5
-_LINGER = 60.0
+_LINGER = 300.0
 """Seconds without a message after which the worker, and torch with it, goes."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
 """Seconds until a SuperNode that ended is started again."""
