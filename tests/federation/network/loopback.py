@@ -16,7 +16,7 @@ from fedapa.federation.network.operating import begin_run, status_of
 from fedapa.federation.network.room import make_room_folder
 from fedapa.federation.network.server_folder import ServerFolder, Settings
 
-PATIENCE = 240.0
+PATIENCE = 480.0
 """Seconds for one thing to happen; a quiet machine needs a tenth."""
 
 

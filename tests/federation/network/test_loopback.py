@@ -27,7 +27,7 @@ from tests.federation.network.loopback import Federation, wait_until
 from tests.federation.test_flower import THREE, models
 from tests.federation.test_flower import plan_of as small_plan
 
-pytestmark = [pytest.mark.network, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.network, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
