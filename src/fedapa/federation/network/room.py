@@ -187,8 +187,7 @@ def _live(
     say: Say,
 ) -> None:
     """One life of a SuperNode: everything that it gets is done, until it ends."""
-    folder, (_, own_hash) = Path(place.folder), app_bundle()
-    port = _free_port()
+    folder, port = Path(place.folder), _free_port()
     node = start_child(
         "supernode",
         [
@@ -204,18 +203,7 @@ def _live(
     )
 
     def work(message: Message, context: Context, app_hash: str) -> Message:
-        if app_hash != own_hash:
-            reason = f"the server's app {app_hash[:12]} is not that of this release"
-            say(f"refused: {reason}")
-            return Message(pack({REFUSED: reason.encode()}), reply_to=message)
-        context.node_config = {name: str(value) for name, value in asdict(place).items()}
-        what = message.metadata.message_type
-        number = message.metadata.group_id
-        say(f"round {number}: working" if what == EXCHANGE else "telling what data there is")
-        began = time.monotonic()
-        reply = app(message, context)
-        say(f"answered after {time.monotonic() - began:.1f} s; waiting")
-        return reply
+        return _done(place, app, say, message, context, app_hash)
 
     try:
         tasks = Tasks(f"127.0.0.1:{port}", TaskType.CLIENT_APP)
@@ -241,6 +229,31 @@ def _live(
             except subprocess.TimeoutExpired:
                 node.kill()
                 node.wait()
+
+
+def _done(
+    place: Place,
+    app: Callable[[Message, Context], Message],
+    say: Say,
+    message: Message,
+    context: Context,
+    app_hash: str,
+) -> Message:
+    """The reply to a message of a server that has our app; one with another is refused."""
+    if app_hash != app_bundle()[1]:
+        reason = (
+            f"the server's app {app_hash[:12]} is not that of fedapa {__version__} "
+            f"({app_bundle()[1][:12]}); install the same release on both"
+        )
+        say(f"refused: {reason}")
+        return Message(pack({REFUSED: reason.encode()}), reply_to=message)
+    context.node_config = {name: str(value) for name, value in asdict(place).items()}
+    asked = message.metadata.message_type == EXCHANGE
+    say(f"round {message.metadata.group_id}: working" if asked else "telling what data there is")
+    began = time.monotonic()
+    reply = app(message, context)
+    say(f"answered after {time.monotonic() - began:.1f} s; waiting")
+    return reply
 
 
 def _free_port() -> int:

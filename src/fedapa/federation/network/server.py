@@ -11,6 +11,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,8 @@ def serve(server: ServerFolder, say: Say) -> None:
                         "--port"
                     )
             write_text(server.path / "server.pid", str(os.getpid()))
+            # uvicorn raises it again when it has ended; then the children are ended in order.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
             asyncio.run(_Server(server, say).serve())
     except filelock.Timeout as error:
         raise RunError(
