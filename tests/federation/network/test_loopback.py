@@ -22,19 +22,11 @@ from fedapa.errors import RunError
 from fedapa.evaluation.record import JsonLines
 from fedapa.federation.network.certificates import make_certificates
 from fedapa.federation.network.room import Connection, check_server, make_room_folder
-from tests.conftest import write_takes
 from tests.federation.network.loopback import Federation, wait_until
 from tests.federation.test_flower import THREE, models
 from tests.federation.test_flower import plan_of as small_plan
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "rooms.h5"
-    write_takes(path, THREE)
-    return path
 
 
 @pytest.fixture(scope="module")

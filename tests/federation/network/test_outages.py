@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from fedapa.evaluation.record import JsonLines
-from tests.conftest import write_takes
 from tests.federation.network.loopback import Federation, free_port, wait_until
 from tests.federation.network.test_loopback import child_of, plan_file
 from tests.federation.test_flower import THREE
@@ -64,13 +63,6 @@ class Cable:
 
     def close(self) -> None:
         self._listening.close()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "rooms.h5"
-    write_takes(path, THREE)
-    return path
 
 
 @pytest.fixture(scope="module")

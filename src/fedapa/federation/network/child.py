@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["PROGRAMS", "start_child"]
+__all__ = ["PROGRAMS", "end_child", "start_child"]
 
 PROGRAMS = {
     "superlink": ("flwr.superlink.cli", "flower_superlink"),
@@ -17,6 +17,8 @@ PROGRAMS = {
     "run": ("fedapa.federation.network.running", "main"),
 }
 _SET_DEATH_SIGNAL = 1
+_PATIENCE = 15.0
+"""Seconds that a child may take to say goodbye; a SuperNode then is known to be gone at once."""
 
 
 def start_child(
@@ -46,6 +48,18 @@ def start_child(
             env=environment,
             start_new_session=True,  # Ctrl-C is for the parent, which ends its children in order
         )
+
+
+def end_child(child: "subprocess.Popen[bytes] | None") -> None:
+    """End a child: by asking, then without; one that has ended is fine too."""
+    if child is None or child.poll() is not None:
+        return
+    child.terminate()
+    try:
+        child.wait(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
 
 
 def _main() -> None:

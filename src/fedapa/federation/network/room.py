@@ -30,7 +30,7 @@ from fedapa.errors import DataError, RunError
 from fedapa.federation.engines.frames import EXCHANGE, REFUSED, Frames, pack
 from fedapa.federation.network.app import app_bundle, make_client_app
 from fedapa.federation.network.certificates import fingerprint, make_room_key, read_public_key
-from fedapa.federation.network.child import start_child
+from fedapa.federation.network.child import end_child, start_child
 from fedapa.federation.network.flower_calls import Tasks
 from fedapa.federation.network.place import Place
 from fedapa.federation.network.proxy import HELLO, clock_trouble
@@ -222,13 +222,7 @@ def _live(
                 worker.rest()
                 time.sleep(_POLL)
     finally:
-        if node.poll() is None:
-            node.terminate()
-            try:
-                node.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                node.kill()
-                node.wait()
+        end_child(node)
 
 
 def _done(

@@ -21,7 +21,7 @@ import uvicorn
 
 from fedapa.errors import FedapaError, RunError
 from fedapa.federation.network.app import app_bundle
-from fedapa.federation.network.child import start_child
+from fedapa.federation.network.child import end_child, start_child
 from fedapa.federation.network.flower_calls import Control
 from fedapa.federation.network.proxy import Proxy
 from fedapa.federation.network.server_folder import ServerFolder
@@ -151,7 +151,7 @@ class _Server:
     def _look(self) -> None:
         if self._superlink is None or self._superlink.poll() is not None:
             self._say("the SuperLink ended; starting it again")
-            _terminate(self._run)
+            end_child(self._run)
             self._run = None
             self._start_superlink()
         if (stamp := self._server.stamp()) != self._stamp:
@@ -166,12 +166,12 @@ class _Server:
             if self._run is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._run.wait(timeout=_SOON_AFTER)  # it has ended its work
-                _terminate(self._run)
+                end_child(self._run)
                 self._say(f"run '{'' if job is None else job.run}' has ended")
             self._run = None
             return
         if alive and job.since != self._asked:
-            _terminate(self._run)  # by another plan from now on
+            end_child(self._run)  # by another plan from now on
             self._run = None
         elif alive or time.monotonic() < self._run_not_before:
             return
@@ -240,17 +240,5 @@ class _Server:
         return Control(self._server.inner_address, Path(self._server.authority))
 
     def _end(self) -> None:
-        _terminate(self._run)
-        _terminate(self._superlink)
-
-
-def _terminate(child: "subprocess.Popen[bytes] | None") -> None:
-    """End a child: by asking, then without."""
-    if child is None or child.poll() is not None:
-        return
-    child.terminate()
-    try:
-        child.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+        end_child(self._run)
+        end_child(self._superlink)
