@@ -85,6 +85,8 @@ class Participant:
     """Where this room keeps its states, a folder for each run."""
     model_path: Path
     """Where the finished net goes."""
+    known_as: str = ""
+    """The digest of the card by which the server knows the room; by default that of its card."""
     earlier: frozenset[str] = frozenset()
     """Digests of the cards that the room had before its store grew: its states go on."""
 
@@ -93,8 +95,10 @@ class Participant:
         if self.algorithm.plans_ahead:
             planned_rounds(self.algorithm.title, round)
         asked = digest(request.download or b"") + f"-{request.train}"
-        states = _States(self.folder / request.run, self.room, self.earlier)
+        states = _States(self.folder / request.run, self.room, self.known_as, self.earlier)
         remembered = states.load(round.number)
+        if remembered is not None and remembered["card"] != states.card:
+            remembered = None  # answered before the store grew: it does not go with this card
         if remembered is not None and remembered["asked"] == asked:
             memory = _Memory.of(remembered)
             frame = cast(Array, remembered["reply"]).tobytes()
@@ -326,11 +330,12 @@ class _States:
 
     folder: Path
     room: Room
+    known_as: str = ""
     earlier: frozenset[str] = frozenset()
 
     @functools.cached_property
     def card(self) -> str:
-        return digest(encode_card(introduce(self.room)))
+        return self.known_as or digest(encode_card(introduce(self.room)))
 
     def path(self, number: int) -> Path:
         return self.folder / f"round-{number:06d}.state"

@@ -48,6 +48,13 @@ def test_a_plan_cannot_name_a_file_or_another_room(place: Place) -> None:
     assert b"hall" not in told["card"]
 
 
+def test_a_sentence_does_not_tell_where_a_rooms_files_are(tmp_path: Path) -> None:
+    gone = Place("cafe", str(tmp_path / "gone.h5"), str(tmp_path / "cafe"))
+    said = refusal(gone, TELL, plan=for_rooms(plan_of(tmp_path / "gone.h5")).encode())
+    assert str(tmp_path) not in said
+    assert "its store" in said
+
+
 def test_a_full_disk_is_a_sentence(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -9,15 +9,16 @@ import pytest
 from flwr.app import Message
 
 from fedapa import run
+from fedapa.federation.engines.frames import unpack
 from fedapa.federation.messages import decode_card
 from fedapa.federation.network.answering import _load
 from fedapa.federation.network.growing import goes_to_test
 from fedapa.federation.network.place import Place
-from fedapa.payload import decode
+from fedapa.payload import decode, encode
 from fedapa.randomness import Key
 from fedapa.stores.append import append_store
 from tests.conftest import MakeStore
-from tests.federation.fake_grid import FakeGrid, nodes_of
+from tests.federation.fake_grid import FakeGrid, lost, nodes_of
 from tests.federation.test_flower import THREE, engine_of, plan_of, records
 
 TRAINING = [name for name in map(str, range(100)) if not goes_to_test(f"new-{name}")][:3]
@@ -101,6 +102,33 @@ def test_the_net_learns_from_them_and_the_others_are_as_before(
     assert grown[1]["rooms"]["cafe"] == same[1]["rooms"]["cafe"]
     assert grown[1]["rooms"]["lab"]["loss"] == same[1]["rooms"]["lab"]["loss"]
     assert grown[3]["rooms"]["lab"]["loss"] != same[3]["rooms"]["lab"]["loss"]
+
+
+def test_a_lost_reply_is_answered_again_though_the_store_has_grown(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reply to round 2 is lost after recordings came: the same is said again, not trained."""
+    monkeypatch.setattr("fedapa.federation.engines.flower._AFTER_ERROR", 0.0)
+    store = make_store(THREE)
+    said: list[bytes] = []
+
+    def tamper(room: str, reply: Message) -> Iterable[Message]:
+        if room != "lab" or reply.metadata.group_id != "2":
+            return [reply]
+        told = decode(unpack(reply.content, "reply")["reply"])
+        said.append(encode({**told, "seconds": {}}))
+        if len(said) > 1:
+            return [reply]
+        add_takes(store, "lab", TRAINING)
+        return [lost(reply)]
+
+    plan = plan_of(store, rounds=3)
+    grid = FakeGrid(nodes_of(store, THREE, tmp_path / "rooms"), tamper=tamper)
+    run(plan, out=tmp_path / "server", engine=engine_of(grid, plan, tmp_path / "server"))
+    assert len(said) == 2
+    assert said[0] == said[1]
+    assert all(line["rooms"]["lab"]["participated"] for line in records(tmp_path / "server"))
+    assert len(stages(tmp_path, store)) == 2
 
 
 @pytest.mark.parametrize("changes", [{"names": TRAINING[:1], "label": 9}])

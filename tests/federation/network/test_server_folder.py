@@ -99,6 +99,16 @@ def test_the_job_and_the_port_are_remembered(server: ServerFolder) -> None:
     assert json.loads((server.path / "server.json").read_text())["port"] == 9000
 
 
+def test_the_log_of_refusals_does_not_fill_a_disk(
+    server: ServerFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedapa.federation.network.server_folder._LONGEST_LOG", 500)
+    for number in range(100):
+        server.note_refused(f"stranger {number}")
+    assert server.refused()[-1]["reason"] == "stranger 99"
+    assert sum(path.stat().st_size for path in (server.path / "log").iterdir()) < 1300
+
+
 @pytest.mark.parametrize("address", ["example.org", "example.org:", ":80", "example.org:99999"])
 def test_an_address_without_a_port_is_refused(server: ServerFolder, address: str) -> None:
     with pytest.raises(DataError, match="expected HOST:PORT"):

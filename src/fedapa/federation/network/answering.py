@@ -62,7 +62,9 @@ def answer(place: Place, action: str, frames: Frames) -> Frames:
             raise PayloadError(f"'{action:.60}' is nothing that a room is asked")
         return actions[action](place, frames)
     except FedapaError as error:
-        return {REFUSED: str(error).encode()}
+        # Where its files are is the room's own business.
+        told = str(error).replace(place.folder, "its folder").replace(place.data, "its store")
+        return {REFUSED: told.encode()}
     except OSError as error:
         return {REFUSED: f"{error.strerror or error}; nothing is half written".encode()}
 
@@ -103,6 +105,7 @@ def _exchange(place: Place, frames: Frames) -> Frames:
         room=_room(place, known, known_as),
         folder=folder / "states",
         model_path=folder / "models" / request.run / f"{place.room}.safetensors",
+        known_as=known_as,
         earlier=frozenset(known.stages),
     )
     reply = encode_reply(participant.exchange(round, request))

@@ -35,6 +35,9 @@ from fedapa.windows.labels import check_name
 __all__ = ["Enrolled", "Job", "ServerFolder", "Settings"]
 
 
+_LONGEST_LOG = 10 * 2**20
+
+
 @dataclass(frozen=True)
 class Settings:
     """What a server is called and where it listens."""
@@ -232,6 +235,8 @@ class ServerFolder:
         line = json.dumps({"at": time.time(), "reason": reason, **about})
         path = self.path / "log" / "refused.jsonl"
         path.parent.mkdir(exist_ok=True)
+        if path.is_file() and path.stat().st_size > _LONGEST_LOG:  # a stranger may be persistent
+            path.replace(path.with_name("refused-before.jsonl"))
         with path.open("a") as stream:
             stream.write(line + "\n")
 
