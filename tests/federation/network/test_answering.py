@@ -35,8 +35,8 @@ def test_nonsense_is_refused_with_a_sentence(place: Place) -> None:
     assert "lacks a plan" in refusal(place, TELL)
     assert "lacks a agreed" in refusal(place, EXCHANGE)
     assert "unknown key" in refusal(place, TELL, plan=b"nonsense = 1")
-    assert "agreement" in refusal(place, EXCHANGE, agreed=b"../../etc")
-    assert answer(place, EXCHANGE, {"agreed": b"abc"}) == {UNKNOWN: b""}
+    assert "agreement" in refusal(place, EXCHANGE, agreed=b"../../etc", card=b"")
+    assert answer(place, EXCHANGE, {"agreed": b"abc", "card": b""}) == {UNKNOWN: b""}
 
 
 def test_a_plan_cannot_name_a_file_or_another_room(place: Place) -> None:

@@ -9,6 +9,7 @@ A room has a folder of its own::
 Nothing that a server says names a file here: the store and the room's name are the owner's.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import cast
 
 import numpy as np
 
-from fedapa.errors import FedapaError, PayloadError
+from fedapa.errors import DataError, FedapaError, PayloadError
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.flower import agreed_on
 from fedapa.federation.engines.frames import EXCHANGE, INTRODUCE, REFUSED, TELL, UNKNOWN, Frames
@@ -79,6 +80,12 @@ def _introduce(place: Place, frames: Frames) -> Frames:
     text, frame = _frame(frames, "plan").decode(), _frame(frames, "agreement")
     name = agreed_on(text, frame)
     plan, agreed = _plan(place, text), decode_agreement(frame)
+    if (known := _load(place, name)) is not None:
+        # Told again: no recording changes its part, unless some are gone.
+        with contextlib.suppress(DataError):
+            stage = _grown(place, name, known)
+            _room(place, known, stage.name)
+            return {"card": stage.card}
     room = make_room(plan, _windows(place, text, frame), agreed=agreed)
     check_batches([room], plan.training.batch_size)
     check_training([room], plan.build())
@@ -185,11 +192,16 @@ def _windows(place: Place, text: str, agreement: bytes) -> RoomWindows:
     return _cut(place, text, agreement, Path(place.data).stat().st_mtime_ns)
 
 
-@functools.lru_cache(maxsize=2)
-def _made(place: Place, text: str, agreement: bytes, stage: str, written: int) -> Room:
-    known = _load(place, agreed_on(text, agreement))
+def _loaded(place: Place, name: str) -> _Agreed:
+    known = _load(place, name)
     if known is None:
         raise PayloadError("the room has lost its files while it worked")
+    return known
+
+
+@functools.lru_cache(maxsize=2)
+def _made(place: Place, text: str, agreement: bytes, stage: str, written: int) -> Room:
+    known = _loaded(place, agreed_on(text, agreement))
     windows = _cut(place, text, agreement, written)
     plan, agreed = _plan(place, text), decode_agreement(agreement)
     return room_at(plan, agreed, windows, known.stages[stage])
