@@ -97,6 +97,39 @@ def make_rooms() -> MakeRooms:
     return make
 
 
+Takes = dict[str, dict[int | str | None, int]]
+"""room → label → recordings of it."""
+
+
+def write_takes(
+    path: Path,
+    rooms: Takes | None = None,
+    *,
+    packets: int = 64,
+    subcarriers: int = 6,
+    synthetic: bool = False,
+) -> None:
+    """A store with takes of packets, of noise that grows with the count."""
+    rooms = rooms or {"cafe": {0: 3, 1: 3, 2: 3}, "hall": {0: 3, 2: 3}}
+    with write_store(path) as store:
+        for room, labels in rooms.items():
+            store.add_room(room, synthetic=synthetic, about={"device": "test"})
+            for label, takes in labels.items():
+                for take in range(takes):
+                    stream = (Key(0) / room / str(label) / take).numpy()
+                    level = 1 + label if isinstance(label, int) else len(str(label))
+                    amplitude = 5 + level * stream.normal(size=(packets, subcarriers, 1))
+                    store.add_recording(
+                        room,
+                        f"{label}-{take}",
+                        label=label,
+                        amplitude=amplitude.astype(np.float32),
+                        timestamps=np.arange(packets) / 100,
+                        day=f"day {take}",
+                        rate=100.0,
+                    )
+
+
 MakeStore = Callable[..., Path]
 
 
@@ -105,32 +138,15 @@ def make_store(tmp_path: Path) -> MakeStore:
     """A store with takes of packets: {room: {label or None: takes}}, some windows a take."""
 
     def make(
-        rooms: dict[str, dict[int | str | None, int]] | None = None,
+        rooms: Takes | None = None,
         *,
         packets: int = 64,
         subcarriers: int = 6,
         name: str = "rooms.h5",
         synthetic: bool = False,
     ) -> Path:
-        rooms = rooms or {"cafe": {0: 3, 1: 3, 2: 3}, "hall": {0: 3, 2: 3}}
         path = tmp_path / name
-        with write_store(path) as store:
-            for room, labels in rooms.items():
-                store.add_room(room, synthetic=synthetic, about={"device": "test"})
-                for label, takes in labels.items():
-                    for take in range(takes):
-                        stream = (Key(0) / room / str(label) / take).numpy()
-                        level = 1 + label if isinstance(label, int) else len(str(label))
-                        amplitude = 5 + level * stream.normal(size=(packets, subcarriers, 1))
-                        store.add_recording(
-                            room,
-                            f"{label}-{take}",
-                            label=label,
-                            amplitude=amplitude.astype(np.float32),
-                            timestamps=np.arange(packets) / 100,
-                            day=f"day {take}",
-                            rate=100.0,
-                        )
+        write_takes(path, rooms, packets=packets, subcarriers=subcarriers, synthetic=synthetic)
         return path
 
     return make

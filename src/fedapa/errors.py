@@ -10,6 +10,7 @@ was expected and the remedy; the command line prints that sentence and exits wit
     ├── PayloadError       bytes that should be a payload are not
     ├── RosterError        this algorithm cannot run on these rooms
     ├── RunError           a run cannot start, go on or be resumed
+    │   └── PausedError    too few rooms answered; it goes on when they are back
     └── SourceError        packets cannot be had from where they should come
 """
 
@@ -20,6 +21,7 @@ __all__ = [
     "CaptureError",
     "DataError",
     "FedapaError",
+    "PausedError",
     "PayloadError",
     "PlanError",
     "RosterError",
@@ -55,6 +57,10 @@ class RosterError(FedapaError):
 
 class RunError(FedapaError):
     """A run cannot start, go on or be resumed."""
+
+
+class PausedError(RunError):
+    """Too few rooms answered a round; the run goes on when they are back."""
 
 
 class SourceError(FedapaError):

@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedapa.algorithms.algorithm import Round
+from fedapa.algorithms.algorithm import Dimensions, Round
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.errors import PlanError, RosterError
+from fedapa.federation import rounds
+from fedapa.federation.engines.in_process import InProcess
+from fedapa.federation.plan import Plan
+from fedapa.learning.fit import Training
 from fedapa.payload import array_bytes, encode
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
+from fedapa.rooms.room import Room
 from tests.conftest import MakeRooms
 from tests.contract.test_algorithms import carry_out, go_on, models, plan_of, records
 
@@ -306,3 +311,29 @@ def test_unequal_widths_are_refused_by_name() -> None:
     odd = [*cards(2), RoomCard("cellar", "tiny", 8, 2, 3, {})]
     with pytest.raises(RosterError, match="cellar has 2 classes and width 3"):
         FedAPA().open(odd, Key(0))
+
+
+def test_peers_every_second_round_halves_their_bytes(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """Sets come in rounds 2 and 4; in round 3 a room has those of round 2, but a new mixture."""
+    seen: dict[int, bool] = {}
+
+    class Watched(FedAPA):
+        def receive(self, room: Room, state: Any, download: Any, round: Round) -> Any:
+            received = super().receive(room, state, download, round)
+            seen[round.number] = "clients" in download
+            if round.number == 3:
+                assert np.array_equal(received["clients"], state["clients"])
+                assert received["drawn_of"] == state["drawn_of"]
+                assert not np.array_equal(received["mixture"], state["mixture"])
+            return received
+
+    algorithm = Watched(peers=1, peers_every=2, training=Training(batch_size=4))
+    plan = Plan(algorithm={"name": "fedapa", "peers": 1, "peers_every": 2}, rounds=4)
+    with InProcess(algorithm, make_rooms(), folder=tmp_path, workers=0) as engine:
+        state = rounds.begin(algorithm, engine, plan)
+        steps = list(rounds.run(algorithm, engine, plan, state))
+    assert seen == {1: False, 2: True, 3: False, 4: True, 5: False}
+    down = [step.record["rooms"]["room 0"]["bytes_down"] for step in steps if step.record]
+    assert down[0] == down[2] > down[1] == down[3]
+    sizes = Dimensions(rooms=6, classes=21, width=256, parameters=1, batch_norm=0, classifier=1)
+    assert algorithm.sends(sizes) == ("(k/j + 2)·|C|·D", 13440)  # 2.5 · 21 · 256

@@ -309,7 +309,7 @@ def test_a_room_twice_in_the_roster_is_noticed(make_rooms: MakeRooms, tmp_path: 
     ("change", "complaint"),
     [
         ({"confusion": np.eye(2, dtype=int)}, "its confusion matrix is (2, 2)"),
-        ({"upload": b"junk"}, "upload of room 'room 2': 4 bytes are too few"),
+        ({"upload": b"junk"}, "its upload: 4 bytes are too few"),
     ],
 )
 def test_a_reply_that_cannot_be_is_named_and_the_run_goes_on(
@@ -331,6 +331,7 @@ def test_a_reply_that_cannot_be_is_named_and_the_run_goes_on(
     for step in steps[1:-1]:
         assert step.record is not None
         assert step.record["missing"]["upload"] == ["room 2"]
+        assert complaint in step.record["rejected"]["room 2"]
         assert "accuracy" in step.record["rooms"]["room 1"]
 
 

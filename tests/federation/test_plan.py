@@ -50,6 +50,7 @@ def test_every_default_is_spelled_out() -> None:
         "padding": "uniform",
         "include_self": True,
         "peers": "all",
+        "peers_every": 1,
         "mixture": "adaptive",
         "minimum_samples": 1,
     }

@@ -17,6 +17,7 @@ from types import ModuleType
 from fedapa.algorithms.algorithm import (
     Algorithm,
     Dimensions,
+    Form,
     Group,
     Payload,
     Report,
@@ -53,6 +54,7 @@ __all__ = [
     "Array",
     "Counter",
     "Dimensions",
+    "Form",
     "Group",
     "Key",
     "Model",

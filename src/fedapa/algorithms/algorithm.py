@@ -30,6 +30,7 @@ from fedapa.rooms.room import Room
 __all__ = [
     "Algorithm",
     "Dimensions",
+    "Form",
     "Group",
     "Payload",
     "Report",
@@ -88,6 +89,21 @@ class Dimensions:
     """ΣBN, how many of them are BatchNorm's."""
     classifier: int
     """Σh, how many of them are the classifier's."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What stands in one place of an upload; the server merges nothing else (rounds.py)."""
+
+    shape: tuple[int | str, ...] | None = None
+    """Of an array; none is a plain number. A side may be a word: as many as there are true entries
+    in the upload's mask of that name."""
+    dtypes: tuple[str, ...] = ("float32",)
+    """Those that an array may have."""
+    least: float | None = None
+    """The least that any value in it may be; none is any."""
+    most: float | None = None
+    """The largest."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +198,13 @@ class Algorithm:
     ) -> ServerState:
         """The state after this round's uploads, whatever their order."""
         return state
+
+    def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
+        """What this room sends in this round, by path ("weights/classifier.bias"); here nothing.
+
+        The server rejects whatever has another form, so that ``merge`` need not look.
+        """
+        return {}
 
     def admit(self, state: ServerState, card: RoomCard) -> ServerState:
         """The state with one more room, between rounds; refuses it as ``open`` would."""

@@ -14,6 +14,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from fedapa.algorithms.algorithm import (
+    Form,
     Group,
     Payload,
     Report,
@@ -53,6 +54,10 @@ class Caring(FedAvg):
                 f"CARING weighs rooms by validation accuracy: {card.name} has no validation "
                 "windows; set data.validation above 0, or give the room more recordings"
             )
+
+    def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
+        """As FedAvg, and the accuracy on validation windows."""
+        return {**super().uploads(card, round), "accuracy": Form(least=0, most=1)}
 
     def influence(self, uploads: Mapping[str, Payload]) -> dict[str, float]:
         """a_i = 1 where the validation accuracy reaches the participants' mean, else ``low``."""

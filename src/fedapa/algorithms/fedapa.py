@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fedapa.algorithms.algorithm import (
     Dimensions,
+    Form,
     Group,
     Payload,
     Report,
@@ -36,6 +37,7 @@ from fedapa.algorithms.prototype_sets import (
     is_heard,
     measure,
     sample_shares,
+    set_forms,
     stored_sets,
 )
 from fedapa.learning.fit import (
@@ -58,6 +60,7 @@ from fedapa.learning.prototypes import (
 from fedapa.learning.schedule import warm_up
 from fedapa.models.model import Model
 from fedapa.payload import Array
+from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
 __all__ = [
@@ -68,6 +71,10 @@ __all__ = [
     "MixtureOnly",
     "SelfPrototypes",
 ]
+
+
+_FIRST = 2
+"""The first round that has prototypes to send."""
 
 
 class _Targets(NamedTuple):
@@ -120,6 +127,9 @@ class FedAPA(PrototypeExchange):
     ("others"), or is left out (the sets of peers are then not downloaded). A number k: over the
     own set and k of its peers', drawn anew each round and weighted so that the mean over draws is
     "all"."""
+    peers_every: PositiveInteger = 1
+    """The sets of peers travel in every j-th round, from the second on; in between L_c keeps to the
+    last ones. Fewer bytes: 2 is half of those sets."""
     mixture: Literal["adaptive", "average", "own"] = "adaptive"
     """What Q_i is: the similarity-weighted mixture; the plain mean over holders, the same for all;
     or the room's own set, with which nothing travels and L_c too sees the own set alone."""
@@ -136,9 +146,12 @@ class FedAPA(PrototypeExchange):
             return "0", 0
         if self.peers == "none":
             return "2·|C|·D", 2 * prototypes
-        if isinstance(self.peers, int) and self.peers < sizes.rooms - 1:
-            return "(k + 2)·|C|·D", (self.peers + 2) * prototypes
-        return "(N + 1)·|C|·D", (sizes.rooms + 1) * prototypes
+        drawn = isinstance(self.peers, int) and self.peers < sizes.rooms - 1
+        peers = cast(int, self.peers) if drawn else sizes.rooms - 1
+        if self.peers_every > 1:
+            sets = "k/j" if drawn else "(N − 1)/j"
+            return f"({sets} + 2)·|C|·D", round((peers / self.peers_every + 2) * prototypes)
+        return ("(k + 2)·|C|·D" if drawn else "(N + 1)·|C|·D"), (peers + 2) * prototypes
 
     # ---- server half ------------------------------------------------------------------------
 
@@ -151,7 +164,7 @@ class FedAPA(PrototypeExchange):
             "mixture": cast(Floats, state["mixture"])[index],
             "known": state["known"],
         }
-        if self.peers == "none":
+        if self.peers == "none" or (round.number - _FIRST) % self.peers_every:
             return payload
         (heard,) = np.nonzero(heard_sets(state, apart_from=room))
         padded = cast(Floats, state["padded"])
@@ -161,6 +174,10 @@ class FedAPA(PrototypeExchange):
         stream = (round.key / "room" / room / "peers").numpy()
         drawn = np.sort(stream.choice(heard, self.peers, replace=False))
         return {**payload, "clients": padded[drawn], "drawn_of": len(heard)}
+
+    def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
+        """The room's set, and the samples behind it where padding needs them."""
+        return {} if self.is_alone else set_forms(card, with_counts=self.padding == "counts")
 
     def mixed(self, state: ServerState) -> ServerState:
         """Q of every room and the padded sets: mix the sets as they came, then pad copies."""
@@ -210,7 +227,7 @@ class FedAPA(PrototypeExchange):
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """Keep what the server sent; where peers left, a sample of them may be all again."""
         old = {name: value for name, value in state.items() if name != "drawn_of"}
-        return {**(old if download else state), **download}
+        return {**(old if "clients" in download else state), **download}
 
     def train(
         self, room: Room, state: RoomState, round: Round

@@ -15,6 +15,7 @@ import numpy as np
 from fedapa.algorithms.algorithm import (
     Algorithm,
     Dimensions,
+    Form,
     Group,
     Payload,
     Report,
@@ -31,7 +32,7 @@ from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.room import Room
 
-__all__ = ["FedAvg", "by_slot"]
+__all__ = ["FedAvg", "by_slot", "weights_form"]
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,14 @@ class FedAvg(Algorithm):
         weights = {name: merged[slot] for name, slot in slots.items() if slot in merged}
         return {"weights": weights} if weights else {}
 
+    def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
+        """The shared arrays and n_i, which the card tells."""
+        shapes = self.arrays(card)
+        return {
+            **{f"weights/{name}": weights_form(card, name, shapes) for name in self._slots(card)},
+            "windows": Form(least=card.windows, most=card.windows),
+        }
+
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
@@ -203,6 +212,12 @@ class FedAvg(Algorithm):
         weights = cast(NamedArrays, state["model"])
         shared = {name: np.array(weights[name]) for name in self._slots(room.card)}
         return {"weights": shared, "windows": len(room.split.train)}
+
+
+def weights_form(card: RoomCard, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Form:
+    """The form of one array of a net; what a BatchNorm counts is a whole number."""
+    counted = ("int64",) if name in card.buffers else ()
+    return Form(tuple(shapes[name]), ("float32", *counted))
 
 
 def by_slot(state: ServerState, uploads: Mapping[str, Payload]) -> dict[str, dict[str, Array]]:

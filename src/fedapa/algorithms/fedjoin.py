@@ -26,6 +26,7 @@ Our own; docs/joining.md says what each part earns.
 """
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
@@ -38,6 +39,7 @@ from torch.nn import functional as F
 
 from fedapa.algorithms.algorithm import (
     Dimensions,
+    Form,
     Group,
     Payload,
     Report,
@@ -55,6 +57,7 @@ from fedapa.algorithms.prototype_sets import (
     is_heard,
     measure,
     open_sets,
+    set_forms,
     stored_sets,
     take_in,
 )
@@ -121,6 +124,8 @@ class FedJoin(FedAvg):
     """κ: with n train windows of a class, on average over those that the room may have, a newcomer
     learns at the rate η·n/(n + κ): with few labels it stays near the others' net. Who is there from
     the beginning has no such net to stay near, and learns at η."""
+    minimum_samples: PositiveInteger = 1
+    """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
     guesses: Literal["own", "shuffled"] = "own"
     """What the net says of unlabelled recordings; shuffled among them, a control, nothing."""
     consistency: NotNegative = 0.0
@@ -220,6 +225,17 @@ class FedJoin(FedAvg):
             carried[alike] = foreign
         return {**state, "mixture": mixture, "known": known | carried, "carried": carried}
 
+    def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
+        """The room's set, weights where it is their turn, a temperature where it can be found."""
+        if not self.exchange:
+            return {}
+        forms = dict(set_forms(card))
+        if round.number % self.weights_every == 0:
+            forms.update(super().uploads(card, round))
+        if card.validation:
+            forms["temperature"] = Form(least=sys.float_info.min)
+        return forms
+
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
     ) -> ServerState:
@@ -295,7 +311,7 @@ class FedJoin(FedAvg):
         state = {**state, "trained": state["model"], "rounds": trained + 1}
         if not self.exchange:
             return state, {}, report
-        upload = dict(measure(room, model)[1])
+        upload = dict(measure(room, model, minimum_samples=self.minimum_samples)[1])
         if round.number % self.weights_every == 0:
             upload.update(self.upload(room, state))
         if len(room.split.validation):

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from fedapa.algorithms.algorithm import (
     Dimensions,
+    Form,
     Payload,
     Report,
     RoomState,
@@ -34,6 +35,7 @@ from fedapa.algorithms.prototype_sets import (
     dismiss_set,
     measure,
     open_sets,
+    set_forms,
     stored_sets,
     take_in,
 )
@@ -83,6 +85,10 @@ class FedProc(FedAvg):
         """The merged weights and p̄ [C, D]."""
         means = {name: state[name] for name in ("mean", "known") if name in state}
         return {**super().download(state, room, round), **means}
+
+    def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
+        """As FedAvg, and the room's set."""
+        return {**super().uploads(card, round), **set_forms(card)}
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedapa.algorithms.algorithm import (
     Algorithm,
+    Form,
     Group,
     Payload,
     Report,
@@ -22,6 +23,7 @@ from fedapa.algorithms.algorithm import (
     Round,
     ServerState,
 )
+from fedapa.algorithms.fedavg import weights_form
 from fedapa.algorithms.local import Local
 from fedapa.errors import RosterError
 from fedapa.learning.fit import cross_entropy
@@ -91,6 +93,12 @@ class Pooled(Algorithm):
         """The net, once it was trained."""
         merged = cast(NamedArrays, state["merged"])
         return {"weights": merged} if merged else {}
+
+    def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
+        """The whole net from the room that trains, nothing from the others."""
+        if not card.pooled:
+            return {}
+        return {f"weights/{name}": weights_form(card, name, card.shapes) for name in card.shapes}
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fedapa.algorithms.algorithm import (
     Algorithm,
+    Form,
     Payload,
     RoomState,
     Roster,
@@ -41,6 +42,7 @@ __all__ = [
     "measure",
     "open_sets",
     "sample_shares",
+    "set_forms",
     "stored_sets",
     "take_in",
 ]
@@ -70,6 +72,10 @@ class PrototypeExchange(Algorithm):
     def open(self, roster: Roster, key: Key) -> ServerState:
         """Nobody has uploaded yet."""
         return open_sets(roster, self.title)
+
+    def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
+        """The room's set, unless every room keeps to itself."""
+        return {} if self.is_alone else set_forms(card)
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round
@@ -228,8 +234,20 @@ def measure(
     own = means.numpy()[present]
     upload = {"prototypes": own, "present": present}
     if with_counts:
-        upload["counts"] = counts.numpy()
+        # Of what is not sent nothing is told.
+        upload["counts"] = np.where(present, counts.numpy(), 0)
     return {"own": own, "own_present": present}, upload
+
+
+def set_forms(card: RoomCard, *, with_counts: bool = False) -> dict[str, Form]:
+    """The forms of what ``measure`` uploads: the real rows, which they are, samples behind them."""
+    forms = {
+        "prototypes": Form(("present", card.width)),
+        "present": Form((card.classes,), ("bool",)),
+    }
+    if with_counts:
+        forms["counts"] = Form((card.classes,), ("int64",), least=0, most=card.windows)
+    return forms
 
 
 def full_set(state: RoomState, otherwise: Floats) -> Floats:

@@ -14,6 +14,7 @@ from fedapa.cli.count import count
 from fedapa.cli.experiments import compare, reproduce
 from fedapa.cli.export import export
 from fedapa.cli.join import join
+from fedapa.cli.network import doctor, room, server
 from fedapa.cli.output import end_unread, fail, flush, take_any_stream
 from fedapa.cli.report import report
 from fedapa.cli.run import demo, run
@@ -21,6 +22,9 @@ from fedapa.cli.simulate import simulate
 from fedapa.errors import FedapaError
 
 __all__ = ["app", "main"]
+
+_OF_NETWORK = ("flwr", "uvicorn", "httpx", "cryptography", "ray")
+"""What comes with an extra of its own."""
 
 
 app = typer.Typer(
@@ -66,6 +70,9 @@ app.command()(export)
 app.command()(algorithms)
 app.command()(simulate)
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(server, name="server")
+app.add_typer(room, name="room")
+app.command()(doctor)
 
 
 def main() -> None:
@@ -93,6 +100,12 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}; nothing saved before was lost")
     except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in _OF_NETWORK:
+            extra = "simulation" if error.name == "ray" else "flower"
+            fail(
+                f"this command needs {error.name}; in a checkout of fedapa: pip install -e "
+                f"'.[{extra}]'"
+            )
         if error.name not in ("torch", "matplotlib", "sklearn", "tensorboard"):
             raise
         fail(

@@ -93,6 +93,10 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Any other key, e.g. data.window=500."),
     ] = None,
     workers: Workers = None,
+    engine: Annotated[
+        str,
+        typer.Option(help="in-process, or flower-simulation: Ray's processes, for many rooms."),
+    ] = "in-process",
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory to write; default: runs/ALGORITHM-SEED.")
@@ -109,7 +113,8 @@ def run(
 
     Example: fedapa run --preset quick --algorithm fedapa --seed 1 --out runs/first
     """
-    if workers != 0:
+    _check_engine(engine, tensorboard=tensorboard)
+    if workers != 0 and engine == "in-process":
         _get_workers_ready()
     from fedapa.algorithms import find
     from fedapa.experiments.presets import preset as preset_values
@@ -147,14 +152,21 @@ def run(
     resolved = Plan.of(*layers)
     folder = out or Path("runs") / f"{resolved.algorithm['name']}-{resolved.seed}"
     with shown_progress() as show:
-        finished = carry_out(
-            resolved,
-            out=folder,
-            resume=resume,
-            workers=workers,
-            tensorboard=tensorboard,
-            show=show,
-        )
+        if engine == "in-process":
+            finished = carry_out(
+                resolved,
+                out=folder,
+                resume=resume,
+                workers=workers,
+                tensorboard=tensorboard,
+                show=show,
+            )
+        else:
+            from fedapa.federation.network.simulation import simulate_run
+            from fedapa.processes import available_cores
+
+            number = workers or available_cores()
+            finished = simulate_run(resolved, folder, resume=resume, workers=number, show=show)
     if as_json:
         print_json({"out": str(folder), **finished.summary})
         return
@@ -175,6 +187,16 @@ def run(
     for note in finished.summary.get("notes", []):
         print_out(f"Note: {note}")
     print_out(f"Everything about this run: {folder}")
+
+
+def _check_engine(engine: str, *, tensorboard: bool) -> None:
+    from fedapa.errors import PlanError, nearest
+
+    known = ("in-process", "flower-simulation")
+    if engine not in known:
+        raise PlanError(f"--engine {engine}: there is no such engine; {nearest(engine, known)}")
+    if engine != "in-process" and tensorboard:
+        raise PlanError("--tensorboard: only with --engine in-process; leave it out")
 
 
 def _check_plan_file(path: Path) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, cast
 
-from fedapa.algorithms.algorithm import Algorithm, Payload, Roster, Round, ServerState
+from fedapa.algorithms.algorithm import Algorithm, Form, Payload, Roster, Round, ServerState
 from fedapa.algorithms.local import Local
 from fedapa.errors import PlanError, RosterError
 from fedapa.federation import cohort, run_files
@@ -79,6 +79,10 @@ class Joining(Algorithm):
     def download(self, state: ServerState, room: str, round: Round) -> Payload:
         """What its federation has for a room."""
         return self.inner.download(cast(ServerState, state[room]), room, round)
+
+    def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
+        """As in the federation that is joined."""
+        return self.inner.uploads(card, round)
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round

@@ -45,6 +45,7 @@ from fedapa.windows.split import SplitKind
 __all__ = [
     "ADDED",
     "Agreement",
+    "Rejected",
     "Reply",
     "Request",
     "card_of",
@@ -164,6 +165,14 @@ class Reply:
                 raise PayloadError(
                     f"report.{word}: this name is the server's; report it by another"
                 )
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """What an engine has of a room that sent something which is no reply."""
+
+    reason: str
+    """Why it is none, as a sentence."""
 
 
 def _check_score(word: str, value: float) -> None:

@@ -4,7 +4,8 @@ A participant keeps its state in atomic files, one a round, the last two, in a f
 A request that it has answered already (the server crashed, or the reply was lost) is answered from
 the file instead of trained twice; so updates are idempotent, and a run that is killed at any moment
 goes on bit-equal. A room that missed rounds goes on from the newest state that it has. A state
-belongs to the room's card: with other windows, other classes or another net the room joins afresh.
+belongs to the room's card: with other windows, other classes or another net the room joins afresh,
+unless it says that it only has more windows than before.
 """
 
 import functools
@@ -87,14 +88,20 @@ class Participant:
     """Where this room keeps its states, a folder for each run."""
     model_path: Path
     """Where the finished net goes."""
+    known_as: str = ""
+    """The digest of the card by which the server knows the room; by default that of its card."""
+    earlier: frozenset[str] = frozenset()
+    """Digests of the cards that the room had before its store grew: its states go on."""
 
     def exchange(self, round: Round, request: Request) -> Reply:
         """Answer one request of the server; refuses one that comes too late."""
         if self.algorithm.plans_ahead:
             planned_rounds(self.algorithm.title, round)
         asked = digest(request.download or b"") + f"-{request.train}"
-        states = _States(self.folder / request.run, self.room)
+        states = _States(self.folder / request.run, self.room, self.known_as, self.earlier)
         remembered = states.load(round.number)
+        if remembered is not None and remembered["card"] != states.card:
+            remembered = None  # answered before the store grew: it does not go with this card
         if remembered is not None and remembered["asked"] == asked:
             memory = _Memory.of(remembered)
             frame = cast(Array, remembered["reply"]).tobytes()
@@ -357,10 +364,12 @@ class _States:
 
     folder: Path
     room: Room
+    known_as: str = ""
+    earlier: frozenset[str] = frozenset()
 
     @functools.cached_property
     def card(self) -> str:
-        return digest(encode_card(introduce(self.room)))
+        return self.known_as or digest(encode_card(introduce(self.room)))
 
     def path(self, number: int) -> Path:
         return self.folder / f"round-{number:06d}.state"
@@ -384,7 +393,7 @@ class _States:
                 f"{error}; remove the file: room '{self.room.name}' then goes on from its older "
                 "state, or joins afresh where it has none"
             ) from error
-        return remembered if remembered["card"] == self.card else None
+        return remembered if remembered["card"] in {self.card, *self.earlier} else None
 
     def save(self, number: int, entry: Tree) -> None:
         write_bytes(self.path(number), encode({"card": self.card, **entry}))

@@ -37,11 +37,13 @@ from fedapa.windows.labels import Label, choose_rooms
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import LabelledClasses, SplitChoice, ValidationOf
 
-__all__ = ["DataPlan", "ModelPlan", "Plan", "differences"]
+__all__ = ["OPEN", "DataPlan", "ModelPlan", "NetworkPlan", "Plan", "differences"]
 
 Tasks = Literal["label", "activity", "both"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
+OPEN = 10**9
+"""What ``rounds = "open"`` is as a number: more than anybody will see."""
 _MOST_ROOMS = 10_000
 _MOST_CLASSES = 10_000
 _WIDEST = 1 << 16
@@ -234,11 +236,23 @@ class ModelPlan(_Section):
         return self
 
 
+class NetworkPlan(_Section):
+    """How long rooms are waited for, where they are on other machines; in process all answer."""
+
+    deadline: Annotated[float, Field(gt=0, le=7 * 86400)] = 600.0
+    """Seconds that a round waits for a room; then it goes on without."""
+    quorum: NotNegativeInteger = 0
+    """Rooms that must answer a round, or all that were asked where those are fewer. With too few it
+    is repeated once, then the run pauses until they are back."""
+
+
 class Plan(_Section):
     """A run, as far as it decides the result."""
 
     seed: NotNegativeInteger = 0
-    rounds: PositiveInteger = 10
+    rounds: Annotated[PositiveInteger, Field(le=OPEN)] = 10
+    """How many; "open" goes on until a number is set, and every room has its model file after each
+    of them."""
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     """ρ: share of the rooms that take part in a round."""
     selection: Selection = "uniform"
@@ -265,8 +279,14 @@ class Plan(_Section):
     data: DataPlan = Field(default_factory=DataPlan)
     model: ModelPlan = Field(default_factory=ModelPlan)
     training: Training = Field(default_factory=Training)
+    network: NetworkPlan = Field(default_factory=NetworkPlan)
     algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedapa"})
     """Its name and its settings."""
+
+    @field_validator("rounds", mode="before")
+    @classmethod
+    def _open_is_a_number(cls, rounds: Any) -> Any:
+        return OPEN if rounds == "open" else rounds
 
     @model_validator(mode="after")
     def _classes_once(self) -> "Plan":
@@ -293,6 +313,11 @@ class Plan(_Section):
             raise PlanError(algorithms.one_task_only(algorithm))
         settings = {name: getattr(algorithm, name) for name in settings_of(self._kind)}
         object.__setattr__(self, "algorithm", {"name": self._kind.name, **settings})
+
+    @property
+    def total(self) -> int | None:
+        """How many rounds there will be; none where nobody has decided that."""
+        return None if self.rounds == OPEN else self.rounds
 
     @property
     def _kind(self) -> type[Algorithm]:
@@ -337,11 +362,16 @@ class Plan(_Section):
         """Plain values with every default spelled out; what has no value is left out."""
         values = self.model_dump(mode="python")  # "json" would turn an infinite τ into nothing
         values["training"] = asdict(self.training)
+        values["rounds"] = self.total or "open"
         return _plain(values)  # type: ignore[no-any-return]
 
     def identity(self) -> str:
-        """What makes a run this one; a longer one is the same run, unless it plans ahead."""
+        """What makes a run this one; a longer one is the same run, unless it plans ahead.
+
+        Whoever runs it may wait longer for rooms than before.
+        """
         values = self.document()
+        del values["network"]
         if not self._kind.plans_ahead:
             del values["rounds"]
         return tomli_w.dumps(values)
@@ -403,7 +433,12 @@ def _brief(value: Any, text_of: Callable[[Any], str] = repr) -> str:
 
 def _keys_at(root: type, path: Sequence[str]) -> list[str]:
     """The keys that a section of a plan, or an algorithm, knows."""
-    sections: dict[str, type] = {"data": DataPlan, "model": ModelPlan, "training": Training}
+    sections: dict[str, type] = {
+        "data": DataPlan,
+        "model": ModelPlan,
+        "training": Training,
+        "network": NetworkPlan,
+    }
     section = sections.get(path[0], root) if path else root
     if issubclass(section, BaseModel):
         return list(section.model_fields)

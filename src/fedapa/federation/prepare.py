@@ -49,6 +49,7 @@ from fedapa.stores.simulated import simulated_store
 from fedapa.stores.store import Store
 from fedapa.toml import parse_toml
 from fedapa.windows.labels import Label, class_indices, sorted_labels
+from fedapa.windows.normalise import Normaliser
 from fedapa.windows.origins import Origins
 from fedapa.windows.recipe import Recipe, told_together
 from fedapa.windows.split import (
@@ -290,8 +291,18 @@ def _refused_splits(windows: Surveyed) -> dict[SplitKind, str]:
     )
 
 
-def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
-    """A room from its own windows and what was agreed on."""
+def make_room(
+    plan: Plan,
+    windows: RoomWindows,
+    *,
+    agreed: Agreement,
+    split: Split | None = None,
+    normaliser: Normaliser | None = None,
+) -> Room:
+    """A room from its own windows and what was agreed on.
+
+    A room whose store has grown gives split and normaliser: they do not begin anew.
+    """
     if windows.room not in agreed.nets:
         raise RosterError(
             f"room '{windows.room}' is not among those that agreed "
@@ -302,14 +313,17 @@ def make_room(plan: Plan, windows: RoomWindows, *, agreed: Agreement) -> Room:
             f"room '{windows.room}': its windows are seen as '{windows.recipe.view}', the rooms "
             f"agreed on '{agreed.view}'; cut them again: cut_windows(plan, view=agreed.view)"
         )
-    split = replace(split_own(plan, windows, agreed.split), why=agreed.why)
+    if split is None:
+        split = replace(split_own(plan, windows, agreed.split), why=agreed.why)
+    if normaliser is None:
+        normaliser = windows.normaliser(split.seen)
     return Room(
         name=windows.room,
         windows=windows.open(),
         labels=class_indices(windows.room, windows.labels, agreed.classes),
         classes=agreed.classes,
         split=split,
-        recipe=replace(windows.recipe, normaliser=windows.normaliser(split.seen)),
+        recipe=replace(windows.recipe, normaliser=normaliser),
         architecture=agreed.nets[windows.room],
         width=plan.model.width,
         normalise_embedding=plan.model.normalise_embedding,

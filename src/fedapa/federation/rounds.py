@@ -7,22 +7,40 @@ score, and after the last round one exchange more only scores.
 Rooms may be absent. Before each exchange the roster is asked for: rooms that are new to it are
 admitted, rooms that left it are dismissed, and one that does not fit is refused by name. A reply
 that does not come is normal: the server goes on with those that came, and the record says who was
-missing. What people should know beyond that is a note: a sentence that the state keeps.
+missing. So it does when a reply cannot be: another round's, not the room's card, an upload of
+another form than its algorithm sends (``Algorithm.uploads``), with NaN in it or far too large.
+Nothing of such a reply is used, the record names the room and the reason. What people should know
+beyond that is a note: a sentence that the state keeps.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
 
-from fedapa.algorithms.algorithm import Algorithm, Payload, Roster, Round
-from fedapa.errors import PayloadError, RosterError, RunError
+from fedapa.algorithms.algorithm import (
+    Algorithm,
+    Form,
+    Payload,
+    Roster,
+    Round,
+    planned_rounds,
+)
+from fedapa.errors import PausedError, PayloadError, RosterError, RunError
 from fedapa.evaluation.record import over_rooms
 from fedapa.federation import cohort
-from fedapa.federation.messages import Reply, Request, card_of, card_tree, check_reply
+from fedapa.federation.messages import (
+    Rejected,
+    Reply,
+    Request,
+    card_of,
+    card_tree,
+    check_reply,
+)
 from fedapa.federation.plan import Plan
-from fedapa.payload import Tree, decode, encode
+from fedapa.payload import Tree, Value, decode, encode, leaves
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 
@@ -32,6 +50,11 @@ STATE = frozenset(["run", "round", "server", "rooms", "trained", "notes", "close
 """What a state holds: a digest of the plan and the data; the last exchange; the algorithm's own
 state at the server; who was ever here; the half of a record that waits for its score; what people
 should know, by the exchange that showed it; whether the last exchange only scored."""
+_SPARE_BYTES = 4 * 2**20
+"""Beside two nets in double precision: what an upload may have besides, e.g. MOON's projection."""
+_LONGEST_REASON = 300
+_TRIES = 2
+"""Of an exchange that fewer rooms answer than the plan's quorum."""
 _MATRIX_ROOMS = 64
 """Up to so many rooms the weights between them are recorded every round."""
 
@@ -46,16 +69,19 @@ class Engine(Protocol):
         A room that is only out of reach for a while stays in it.
         """
 
-    def exchange(self, round: Round, requests: Mapping[str, Request]) -> Mapping[str, Reply]:
+    def exchange(
+        self, round: Round, requests: Mapping[str, Request]
+    ) -> Mapping[str, Reply | Rejected]:
         """Send each room its request and collect the replies; the answer may be partial.
 
         A room that did not get its request, or whose reply was lost or came too late, is simply
         not in the answer. Nobody is asked again in this exchange: such a room missed it, and its
         upload and score of this round do not exist for the server. It may have trained all the
         same; it goes on from its newest state when it is asked next. Each room has at most one
-        reply; one that answers another round than this one is passed over, and so is one that
-        cannot be what the room has to say, with a note. How long to wait for a room is for the
-        engine to say; what cannot be mended (no room will ever answer again) it raises.
+        reply; one that answers another round than this one is rejected, and so is one that cannot
+        be what the room has to say. An engine that got something which is no reply says so. How
+        long to wait for a room is for the engine to say; what cannot be mended (no room will ever
+        answer again) it raises.
         """
 
 
@@ -89,6 +115,8 @@ class Step:
 
 def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
     """The state before the first round; refuses rosters that the algorithm cannot serve."""
+    if algorithm.plans_ahead:
+        planned_rounds(algorithm.title, Round(1, plan.total, Key(plan.seed)))
     roster = _sorted(engine.roster())
     cohort.check_roster(roster)
     cohort.check_tasks(algorithm, roster)
@@ -133,7 +161,7 @@ def run(
     cards = cards_of(state)
     for number in range(cast(int, state["round"]) + 1, plan.rounds + 2):
         last = number > plan.rounds
-        round = Round(number, plan.rounds, Key(plan.seed) / "round" / number)
+        round = Round(number, plan.total, Key(plan.seed) / "round" / number)
         state, cards, said = _with_roster(algorithm, state, cards, engine.roster())
         server = cast(Tree, state["server"])
         here = cast(Mapping[str, Tree], state["rooms"])
@@ -154,33 +182,15 @@ def run(
                 if room in present
                 else None,
                 train=room in present and not last,
-                keep_model=last,
+                keep_model=last or plan.total is None,
                 precision=plan.precision,
                 run=name,
             )
             for room in members
         }
-        answered = engine.exchange(round, requests)
-        replies = {
-            room: answered[room]
-            for room in members
-            if room in answered and answered[room].round == number
-        }
-        uploads: dict[str, Payload] = {}
-        noting: dict[str, list[str]] = {}
-        for room in list(replies):
-            reply = replies[room]
-            try:
-                check_reply(reply, cards[room])
-                if room in present and reply.upload is not None:
-                    uploads[room] = decode(reply.upload, f"upload of room '{room}'")
-            except PayloadError as error:
-                del replies[room]
-                said.append(f"the reply of room '{room}' is passed over: {error}")
-            else:
-                if reply.note:
-                    noting.setdefault(reply.note, []).append(f"room '{room}'")
-        said += [f"{', '.join(rooms)}: {note}" for note, rooms in noting.items()]
+        heard = _heard(algorithm, engine, plan, round, requests, cards)
+        replies, uploads = heard.replies, heard.uploads
+        said += heard.said()
         if last:
             said += [
                 f"room '{room}' missed the last exchange, so it has no model file and no last "
@@ -194,7 +204,9 @@ def run(
         if not last:
             server = algorithm.merge(server, uploads, round)
         # After the last exchange the half stays: a longer run starts from it (``reopened``).
-        trained = state["trained"] if last else _trained(algorithm, server, requests, replies)
+        trained = state["trained"]
+        if not last:
+            trained = _trained(algorithm, server, requests, replies, heard.rejected)
         state = {
             **state,
             "round": number,
@@ -234,17 +246,25 @@ def _with_roster(
     """The state with the rooms that are there now, all cards so far, and what is to be said.
 
     Rooms that left are dismissed, new ones admitted. A room that comes back with another card
-    (another net, other windows) leaves and joins. One that does not fit is refused, and the run
-    goes on without it.
+    (another net, other windows) leaves and joins; one that only has more windows stays. One that
+    does not fit is refused, and the run goes on without it.
     """
     rooms = cast(Mapping[str, Tree], state["rooms"])
     now = {card.name: card for card in _sorted(roster)}
     cohort.check_once(roster)
     here = {name for name, entry in rooms.items() if entry["here"]}
+    grown = {
+        name: now[name] for name in sorted(here & set(now)) if _has_grown(cards[name], now[name])
+    }
+    cards = {**cards, **grown}
     left = sorted(name for name in here if now.get(name) != cards[name])
     new = sorted(name for name in now if name not in here or name in left)
     server = cast(Tree, state["server"])
-    said = []
+    said = [
+        f"room '{name}' has new recordings: {card.windows} train windows, fingerprint "
+        f"{card.fingerprint}"
+        for name, card in grown.items()
+    ]
     for name in left:
         server = algorithm.dismiss(server, name)
     first = next(iter(cards.values()))
@@ -259,12 +279,22 @@ def _with_roster(
             members, known = members | {name}, {**known, name: now[name]}
     if reason := algorithm.standstill(server):
         said.append(reason)
-    if not left and not new:
+    if not left and not new and not grown:
         return state, known, said
     about: Tree = {
         name: {"card": card_tree(known[name]), "here": name in members} for name in sorted(known)
     }
     return {**state, "server": server, "rooms": about}, {name: known[name] for name in about}, said
+
+
+def _has_grown(before: RoomCard, now: RoomCard) -> bool:
+    """Whether a room is the one that it was, with more windows to learn from or to test."""
+    told = ("windows", "parts", "recordings", "fingerprint", "blind")
+    if replace(before, **{name: getattr(now, name) for name in told}) != now or before == now:
+        return False
+    return all(now.parts[part] >= before.parts[part] for part in before.parts) and (
+        sum(now.recordings.values()) > sum(before.recordings.values())
+    )
 
 
 def _noted(notes: Mapping[str, Tree], exchange: int, said: Sequence[str]) -> Tree:
@@ -280,6 +310,142 @@ def _noted(notes: Mapping[str, Tree], exchange: int, said: Sequence[str]) -> Tre
     }
 
 
+# ---- what is merged ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Heard:
+    """What came of the rooms in one exchange."""
+
+    replies: Mapping[str, Reply]
+    uploads: Mapping[str, Payload]
+    rejected: Mapping[str, str]
+    """room → why its reply is not used."""
+
+    def said(self) -> list[str]:
+        """What people should know of it, in sentences."""
+        noting: dict[str, list[str]] = {}
+        for room, reply in self.replies.items():
+            if reply.note:
+                noting.setdefault(reply.note, []).append(f"room '{room}'")
+        rejected = [
+            f"the reply of room '{room}' is rejected: {reason}"
+            for room, reason in self.rejected.items()
+        ]
+        return [*rejected, *(f"{', '.join(rooms)}: {note}" for note, rooms in noting.items())]
+
+
+def _heard(
+    algorithm: Algorithm,
+    engine: Engine,
+    plan: Plan,
+    round: Round,
+    requests: Mapping[str, Request],
+    cards: Mapping[str, RoomCard],
+) -> _Heard:
+    """One exchange, every reply checked; repeated, and then given up, where too few are left.
+
+    Rooms answer a repeated request from their files. Those that only score are asked too, and
+    count: the last exchange has nobody who trains.
+    """
+    needed = min(plan.network.quorum, len(requests))
+    for _ in range(_TRIES):
+        heard = _checked_replies(
+            algorithm, round, requests, cards, engine.exchange(round, requests)
+        )
+        if len(heard.replies) >= needed:
+            return heard
+    refused = "".join(f"; {sentence}" for sentence in heard.said())
+    raise PausedError(
+        f"round {round.number}: {len(heard.replies)} of {len(requests)} rooms answered, the quorum "
+        f"is {needed}; the run pauses and goes on from here when rooms are back{refused}"
+    )
+
+
+def _checked_replies(
+    algorithm: Algorithm,
+    round: Round,
+    requests: Mapping[str, Request],
+    cards: Mapping[str, RoomCard],
+    answered: Mapping[str, Reply | Rejected],
+) -> _Heard:
+    replies: dict[str, Reply] = {}
+    uploads: dict[str, Payload] = {}
+    rejected: dict[str, str] = {}
+    for room in (room for room in requests if room in answered):
+        try:
+            reply = _checked(answered[room], cards[room], round.number)
+            if requests[room].train and reply.upload is not None:
+                forms = algorithm.uploads(cards[room], round)
+                uploads[room] = _taken(reply.upload, cards[room], forms)
+        except PayloadError as error:
+            rejected[room] = str(error)[:_LONGEST_REASON]
+        else:
+            replies[room] = reply
+    return _Heard(replies, uploads, rejected)
+
+
+def _checked(answer: Reply | Rejected, card: RoomCard, number: int) -> Reply:
+    """The reply of a room to exchange ``number``, or PayloadError."""
+    if isinstance(answer, Rejected):
+        raise PayloadError(answer.reason)
+    if answer.round != number:
+        raise PayloadError(f"it answers round {answer.round}, asked was round {number}")
+    check_reply(answer, card)
+    return answer
+
+
+def _taken(frame: bytes, card: RoomCard, forms: Mapping[str, Form]) -> Payload:
+    """An upload that ``merge`` can take, whoever sent it; anything else is a PayloadError."""
+    numbers = sum(math.prod(shape) for shape in card.shapes.values()) + card.classes * card.width
+    if len(frame) > (most := 2 * 8 * numbers + _SPARE_BYTES):
+        raise PayloadError(f"its upload has {len(frame)} bytes; expected {most} at most")
+    upload = decode(frame, "its upload")
+    values = dict(leaves(upload))
+    for path in sorted({*values, *forms}):
+        if path not in forms:
+            raise PayloadError(f"its upload holds '{path}', which its algorithm does not send")
+        if path not in values:
+            raise PayloadError(f"its upload lacks '{path}'")
+        _check_form(f"its upload: {path}", values[path], forms[path], values)
+    return upload
+
+
+def _check_form(place: str, value: Value, form: Form, values: Mapping[str, Value]) -> None:
+    if form.shape is None:
+        if type(value) not in (int, float):
+            raise PayloadError(f"{place} is {value!r:.60}; expected a number")
+        array = np.asarray(value)
+    else:
+        if not isinstance(value, np.ndarray) or value.dtype.name not in form.dtypes:
+            got = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
+            raise PayloadError(f"{place} is {got}; expected {' or '.join(form.dtypes)}")
+        shape = tuple(_side(values, side) for side in form.shape)
+        if value.shape != shape:
+            raise PayloadError(f"{place} has shape {value.shape}; expected {shape}")
+        array = value
+    numbers = cast("np.ndarray[Any, np.dtype[np.float64]]", array)
+    if array.dtype.kind == "f" and not np.isfinite(numbers).all():
+        raise PayloadError(f"{place} holds NaN or infinity")
+    least, most = form.least, form.most
+    low, high = least is not None and numbers < least, most is not None and numbers > most
+    if np.any(low) or np.any(high):
+        bounds = f"{'any' if least is None else least:} to {'any' if most is None else most}"
+        raise PayloadError(
+            f"{place} has values from {array.min()} to {array.max()}; expected {bounds}"
+        )
+
+
+def _side(values: Mapping[str, Value], side: int | str) -> int:
+    """How long a side is; one that a mask of the upload decides, by its true entries."""
+    if isinstance(side, int):
+        return side
+    mask = values.get(side)
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+        raise PayloadError(f"its upload: {side} is no mask")
+    return int(mask.sum())
+
+
 # ---- what is recorded --------------------------------------------------------------------------
 
 
@@ -288,6 +454,7 @@ def _trained(
     server: Tree,
     requests: Mapping[str, Request],
     replies: Mapping[str, Reply],
+    rejected: Mapping[str, str],
 ) -> Tree:
     """The half of a record that is known when a round's uploads are merged."""
     members = sorted(requests)
@@ -318,7 +485,8 @@ def _trained(
                 f"{len(members)} rooms; give a number, a value for each room, or a matrix between "
                 "them"
             )
-    return {"rooms": rooms, "server": between, "missing": missing}
+    told: Tree = {"rejected": dict(rejected)} if rejected else {}
+    return {"rooms": rooms, "server": between, "missing": missing, **told}
 
 
 def _record(
@@ -358,6 +526,8 @@ def _record(
     }
     if any(missing.values()):
         record["missing"] = {what: names for what, names in missing.items() if names}
+    if "rejected" in trained:
+        record["rejected"] = trained["rejected"]
     if sorted(halves) != sorted(rooms):
         record["members"] = sorted(halves)  # whose rows the matrices of "server" are
     return record

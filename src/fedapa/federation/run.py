@@ -182,14 +182,14 @@ def _run(
     if done <= plan.rounds:
         # No summary first, then the longer plan: killed in between, it closes once more.
         (folder / "summary.json").unlink(missing_ok=True)
-        if run_files.read_plan(folder).rounds != plan.rounds:
+        if run_files.read_plan(folder) != plan:
             write_text(folder / "plan.toml", plan.toml())
         _note_environment(folder, workers, data_kind(data["synthetic"]), begun=done > 0)
     lines.keep(max(0, done - 1))
     times.keep(done)
     with _Scalars(folder, lines.read(), wanted=tensorboard) as scalars:
         stage = f"training {plan.algorithm['name']}"
-        show(Progress(stage, max(0, done - 1), plan.rounds, "rounds"))
+        show(Progress(stage, max(0, done - 1), plan.total, "rounds"))
         began = time.perf_counter()
         for step in rounds.run(algorithm, engine, plan, state, name=name):
             if step.cards != cards:  # rooms have joined
@@ -214,7 +214,7 @@ def _run(
             began = time.perf_counter()
             accuracy = step.record["mean"].get("accuracy") if step.record else None
             note = "" if accuracy is None else f"accuracy {100 * accuracy:.1f} %"
-            show(Progress(stage, step.exchange - 1, plan.rounds, "rounds", note))
+            show(Progress(stage, step.exchange - 1, plan.total, "rounds", note))
     return Run.load(folder)
 
 
@@ -250,7 +250,9 @@ def _begun(
             )
         if state["run"] != _identity(plan, data):
             raise RunError(f"{folder}: its checkpoint is of another run; choose another --out")
-    unfinished = not (folder / "summary.json").is_file() or not (folder / "models").is_dir()
+    unfinished = not (folder / "summary.json").is_file()
+    if fixed:  # else finished nets are where the rooms are
+        unfinished = unfinished or not (folder / "models").is_dir()
     if state["closed"] and (cast(int, state["round"]) <= plan.rounds or unfinished):
         return rounds.reopened(state)
     return state
@@ -319,8 +321,9 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
             f"{folder}: already holds a run; go on with --resume or choose another --out"
         )
     before = run_files.read_plan(folder).document()
-    changed = differences(before, plan.document())
-    longer = changed == [f"rounds: {before['rounds']} → {plan.rounds}"]
+    waits = {"network": plan.document()["network"]}  # may be other ones
+    changed = differences({**before, **waits}, plan.document())
+    longer = changed == [f"rounds: {before['rounds']} → {plan.document()['rounds']}"]
     if changed and not (longer and _may_be_longer(folder, plan, before["rounds"])):
         raise RunError(
             f"{folder}: --resume with a changed plan ({'; '.join(changed)}); "
@@ -328,9 +331,15 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
         )
 
 
-def _may_be_longer(folder: Path, plan: Plan, before: int) -> bool:
-    """Whether a run of ``before`` rounds can become this one; says so if its algorithm cannot."""
-    if plan.rounds < before:
+def _may_be_longer(folder: Path, plan: Plan, before: int | str) -> bool:
+    """Whether a run of ``before`` rounds can become this one; says so if its algorithm cannot.
+
+    One without a last round ends after any that has not yet begun.
+    """
+    if before == "open":
+        state = Checkpoint(folder / "checkpoint").load()
+        return state is None or cast(int, state["round"]) <= plan.rounds
+    if plan.rounds < cast(int, before):
         return False
     kind = type(plan.build())
     if kind.plans_ahead:

@@ -1,0 +1,250 @@
+"""``fedapa server``, ``fedapa room`` and ``fedapa doctor``: rooms on machines of their own."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedapa.cli.options import Json
+from fedapa.cli.output import print_json, print_out
+
+if TYPE_CHECKING:
+    from fedapa.report.tables.table import Table
+
+__all__ = ["doctor", "room", "server"]
+
+server = typer.Typer(
+    no_args_is_help=True, help="The server of rooms on other machines: keys, runs, who is there."
+)
+room = typer.Typer(no_args_is_help=True, help="One room that learns with others over a network.")
+
+ServerFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The server's folder.")]
+RoomFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The room's folder.")]
+
+
+def _say(sentence: str) -> None:
+    print_out(f"{time.strftime('%H:%M:%S')} {sentence}")
+
+
+@server.command("init")
+def server_init(
+    folder: ServerFolder,
+    name: Annotated[str, typer.Option(help="The host that rooms call: a DNS name or an address.")],
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where rooms connect.")] = 8443,
+    listen: Annotated[
+        str, typer.Option(help="The address of that port; 127.0.0.1: this machine alone.")
+    ] = "0.0.0.0",
+    inner_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="For the SuperLink, on loopback.")
+    ] = 18443,
+) -> None:
+    """Make a server: an authority, a certificate for its name, nobody enrolled.
+
+    Example: fedapa server init server --name example.org
+    """
+    from fedapa.federation.network.server_folder import ServerFolder as Folder
+    from fedapa.federation.network.server_folder import Settings
+
+    made = Folder.make(folder, Settings(name, port, listen, inner_port))
+    print_out(f"Server in {folder}; start it with: fedapa server start {folder}")
+    print_out(f"Give every room this certificate: {made.authority}")
+
+
+@server.command("start")
+def server_start(
+    folder: ServerFolder,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Instead of the one it was made with.")
+    ] = None,
+) -> None:
+    """Serve rooms until Ctrl-C or 'fedapa server stop'; a run that was going on goes on.
+
+    Example: fedapa server start server
+    """
+    from fedapa.federation.network.server import serve
+    from fedapa.federation.network.server_folder import ServerFolder as Folder
+
+    opened = Folder.open(folder)
+    if port is not None:
+        opened.save_port(port)
+    serve(opened, _say)
+
+
+@server.command("stop")
+def server_stop(folder: ServerFolder) -> None:
+    """End the server of a folder; its run goes on with the next start.
+
+    Example: fedapa server stop server
+    """
+    from fedapa.federation.network.server import stop
+    from fedapa.federation.network.server_folder import ServerFolder as Folder
+
+    stop(Folder.open(folder))
+    print_out("Stopped; a run goes on with the next 'fedapa server start'.")
+
+
+@server.command()
+def enrol(
+    folder: ServerFolder,
+    key: Annotated[Path, typer.Argument(metavar="ROOM.PUB", help="The room's public key.")],
+    name: Annotated[str, typer.Option(help="What the room is called, e.g. kitchen.")],
+) -> None:
+    """Let a room take part, by its public key; also while a run goes on.
+
+    Example: fedapa server enrol server room.pub --name kitchen
+    """
+    from fedapa.federation.network.server_folder import ServerFolder as Folder
+
+    opened = Folder.open(folder)
+    opened.enrol(key.read_text(), name)
+    print_out(f"Room '{name}' may take part, with key {opened.short_key(name)}.")
+
+
+@server.command()
+def expel(
+    folder: ServerFolder,
+    name: Annotated[str, typer.Argument(metavar="ROOM", help="What the room is called.")],
+) -> None:
+    """Refuse a room's key from now on, for good.
+
+    Example: fedapa server expel server kitchen
+    """
+    from fedapa.federation.network.server_folder import ServerFolder as Folder
+
+    Folder.open(folder).expel(name)
+    print_out(f"Room '{name}' is refused from now on.")
+
+
+@server.command("run")
+def server_run(
+    folder: ServerFolder,
+    plan: Annotated[Path, typer.Argument(help="A plan (TOML), as for 'fedapa run'.")],
+    name: Annotated[
+        str | None, typer.Option(help="Of the run; default: the name of the plan's file.")
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Tell what happens until the run has ended.")
+    ] = False,
+) -> None:
+    """Run a plan with the rooms that are enrolled; the same name again goes on with that run.
+
+    Example: fedapa server run server plan.toml
+    """
+    from fedapa.federation.network.operating import begin_run, follow
+    from fedapa.federation.network.server_folder import ServerFolder as Folder
+
+    opened = Folder.open(folder)
+    called = name or plan.stem
+    begin_run(opened, plan, called)
+    if wait:
+        follow(opened, called, _say)
+        return
+    print_out(f"Run '{called}' begins; see: fedapa server status {folder}")
+
+
+@server.command()
+def status(folder: ServerFolder, as_json: Json = False) -> None:
+    """Who is there, how far the run is, what was refused.
+
+    Example: fedapa server status server --json
+    """
+    from fedapa.federation.network.operating import status_of
+    from fedapa.federation.network.server_folder import ServerFolder as Folder
+    from fedapa.report.tables.table import rich_table
+
+    told: dict[str, Any] = status_of(Folder.open(folder))
+    if as_json:
+        print_json(told)
+        return
+    print_out(rich_table(_status_table(told)))
+    run = told["run"]
+    if "name" in run:
+        accuracy = run.get("mean", {}).get("accuracy")
+        scored = "" if accuracy is None else f", accuracy {100 * accuracy:.1f} %"
+        done, total = run.get("round") or 0, run.get("rounds") or "?"
+        print_out(f"Run '{run['name']}': {run['state']}, round {done} of {total}{scored}.")
+    if not told["server"]["running"]:
+        print_out("The server does not run.")
+    if told["refused"]:
+        print_out(f"Refused requests: {told['refused']}; see log/refused.jsonl.")
+    for sentence in told["sentences"]:
+        print_out(sentence)
+
+
+def _status_table(told: dict[str, Any]) -> "Table":
+    from fedapa.report.tables.table import Table
+
+    def row(name: str, about: dict[str, Any]) -> list[str]:
+        seen = about["last_seen"]
+        ago = "never" if seen is None else f"{max(0, time.time() - seen):.0f} s ago"
+        state = "expelled" if about["expelled"] else "here" if about["online"] else "away"
+        numbers = (about["round"], about["windows"], about["bytes"], about["rejected"])
+        return [name, state, ago, *("–" if number is None else str(number) for number in numbers)]
+
+    headings = ["Room", "State", "Last seen", "Round", "Windows", "Bytes", "Rejected"]
+    rows = [row(name, about) for name, about in told["rooms"].items()]
+    return Table("Rooms", headings, rows, text_columns=3)
+
+
+@room.command("init")
+def room_init(folder: RoomFolder) -> None:
+    """Make a room's key pair and print the public key, to be handed to whoever runs the server.
+
+    Example: fedapa room init kitchen
+    """
+    from fedapa.federation.network.room import make_room_folder
+
+    public = make_room_folder(folder)
+    print_out(f"Hand {folder / 'room.pub'} to whoever runs the server:")
+    print_out(public)
+
+
+@room.command("start")
+def room_start(
+    folder: RoomFolder,
+    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the server is.")],
+    ca: Annotated[Path, typer.Option(help="The server's ca.crt.")],
+    data: Annotated[Path, typer.Option(help="The store with this room's recordings.")],
+    room: Annotated[str, typer.Option(help="The room's name, in the store and at the server.")],
+    once: Annotated[
+        bool, typer.Option("--once", help="End when the server refuses the room; do not try again.")
+    ] = False,
+) -> None:
+    """Learn with others until Ctrl-C; reconnects after any outage, says what it is doing.
+
+    Example: fedapa room start kitchen --server example.org:8443 --ca ca.crt --data rooms.h5
+    --room kitchen
+    """
+    from fedapa.federation.network.place import Place
+    from fedapa.federation.network.room import Connection, serve
+
+    place = Place(room, str(data.resolve()), str(folder.resolve()))
+    serve(place, Connection(server, ca.resolve()), _say, once=once)
+
+
+def doctor(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="A server's or a room's folder.", show_default=False),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="A server to reach from here.")
+    ] = None,
+    ca: Annotated[Path | None, typer.Option(help="That server's ca.crt.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Look for what would go wrong: versions, ports, certificates, clock, disk, devices.
+
+    Example: fedapa doctor kitchen --server example.org:8443 --ca ca.crt
+    """
+    from fedapa.federation.network.doctor import examine
+
+    findings = examine(folder, server=server, authority=ca)
+    if as_json:
+        print_json({"findings": [finding.told() for finding in findings]})
+    else:
+        for finding in findings:
+            print_out(finding.sentence())
+    if any(finding.bad for finding in findings):
+        raise typer.Exit(1)

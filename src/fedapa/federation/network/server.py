@@ -1,0 +1,244 @@
+"""The server: a SuperLink on loopback, the proxy in front of it, and the process of a run.
+
+One process holds the three together and starts again what ended. Killed at any moment it begins
+where it was: who is enrolled, which run goes on and how far it is are files.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import filelock
+import uvicorn
+
+from fedapa.errors import FedapaError, RunError
+from fedapa.federation.network.app import app_bundle
+from fedapa.federation.network.child import end_child, start_child
+from fedapa.federation.network.flower_calls import Control
+from fedapa.federation.network.proxy import Proxy
+from fedapa.federation.network.server_folder import ServerFolder
+from fedapa.files import write_text
+
+__all__ = ["is_free", "running_process", "serve", "stop"]
+
+Say = Callable[[str], None]
+
+_PATIENCE = 180.0
+"""Seconds that a SuperLink may take to begin; on a weak machine it imports for long."""
+_LOOK = 1.0
+"""Seconds between two looks at the children."""
+_SOON_AFTER = 5.0
+"""Seconds until what ended is started again."""
+
+
+def serve(server: ServerFolder, say: Say) -> None:
+    """Serve until a signal ends it; says in sentences what happens."""
+    settings = server.settings
+    lock = filelock.FileLock(server.path / ".lock", timeout=0)
+    try:
+        with lock:
+            for port, address in (
+                (settings.inner_port, "127.0.0.1"),
+                (settings.port, settings.listen),
+            ):
+                if not is_free(address, port):
+                    raise RunError(
+                        f"{address}:{port} is taken by another program; end it, or choose another "
+                        "--port"
+                    )
+            write_text(server.path / "server.pid", str(os.getpid()))
+            # uvicorn raises it again when it has ended; then the children are ended in order.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            asyncio.run(_Server(server, say).serve())
+    except filelock.Timeout as error:
+        raise RunError(
+            f"{server.path}: its server runs already (process {running_process(server)}); end it "
+            f"with 'fedapa server stop {server.path}'"
+        ) from error
+    finally:
+        if not lock.is_locked and running_process(server) == os.getpid():
+            (server.path / "server.pid").unlink(missing_ok=True)
+
+
+def running_process(server: ServerFolder) -> int | None:
+    """The process that serves a folder, if there is one."""
+    try:
+        with filelock.FileLock(server.path / ".lock", timeout=0):
+            return None
+    except filelock.Timeout:
+        with contextlib.suppress(OSError, ValueError):
+            return int((server.path / "server.pid").read_text())
+        return None
+
+
+def stop(server: ServerFolder, *, patience: float = 60.0) -> None:
+    """End the server of a folder; its run goes on with the next start."""
+    process = running_process(server)
+    if process is None:
+        raise RunError(f"{server.path}: its server does not run")
+    os.kill(process, signal.SIGTERM)
+    until = time.monotonic() + patience
+    while running_process(server) is not None:
+        if time.monotonic() > until:
+            raise RunError(f"process {process} does not end; look at {server.log('server')}")
+        time.sleep(0.2)
+
+
+def is_free(address: str, port: int) -> bool:
+    """Whether nobody listens there."""
+    with contextlib.closing(socket.socket()) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((address, port))
+        except OSError:
+            return False
+    return True
+
+
+class _Server:
+    def __init__(self, server: ServerFolder, say: Say) -> None:
+        self._server, self._say = server, say
+        self._superlink: subprocess.Popen[bytes] | None = None
+        self._run: subprocess.Popen[bytes] | None = None
+        self._run_not_before = 0.0
+        self._asked = 0.0
+        self._stamp = -1.0
+
+    async def serve(self) -> None:
+        settings = self._server.settings
+        _, app_hash = await asyncio.to_thread(app_bundle)
+        config = uvicorn.Config(
+            Proxy(self._server, app_hash),
+            host=settings.listen,
+            port=settings.port,
+            ssl_certfile=str(self._server.path / "server.crt"),
+            ssl_keyfile=str(self._server.path / "server.key"),
+            ssl_version=ssl.PROTOCOL_TLS_SERVER,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+        )
+        proxy = uvicorn.Server(config)
+        try:
+            await asyncio.to_thread(self._start_superlink)
+            watching = asyncio.create_task(self._watch(proxy))
+            self._say(f"listening on {settings.listen}:{settings.port} as {settings.name}")
+            await proxy.serve()
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+        finally:
+            self._end()
+
+    async def _watch(self, proxy: uvicorn.Server) -> None:
+        """Start again what ended; tell the SuperLink who was enrolled and expelled."""
+        while not proxy.should_exit:
+            try:
+                await asyncio.to_thread(self._look)
+            except FedapaError as error:
+                self._say(str(error))
+            await asyncio.sleep(_LOOK)
+
+    def _look(self) -> None:
+        if self._superlink is None or self._superlink.poll() is not None:
+            self._say("the SuperLink ended; starting it again")
+            end_child(self._run)
+            self._run = None
+            self._start_superlink()
+        if (stamp := self._server.stamp()) != self._stamp:
+            self._tell_superlink()
+            self._stamp = stamp if self._server.stamp() == stamp else -1.0
+        self._look_after_run()
+
+    def _look_after_run(self) -> None:
+        job = self._server.job()
+        alive = self._run is not None and self._run.poll() is None
+        if job is None or not job.wanted:
+            if self._run is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._run.wait(timeout=_SOON_AFTER)  # it has ended its work
+                end_child(self._run)
+                self._say(f"run '{'' if job is None else job.run}' has ended")
+            self._run = None
+            return
+        if alive and job.since != self._asked:
+            end_child(self._run)  # by another plan from now on
+            self._run = None
+        elif alive or time.monotonic() < self._run_not_before:
+            return
+        if self._run is not None and job.since == self._asked:
+            self._say(f"the process of run '{job.run}' ended; starting it again")
+        self._run_not_before = time.monotonic() + _SOON_AFTER
+        self._asked = job.since
+        self._run = start_child(
+            "run",
+            [str(self._server.path)],
+            log=self._server.log("run"),
+            home=self._server.home,
+        )
+
+    def _start_superlink(self) -> None:
+        server, settings = self._server, self._server.settings
+        server.home.mkdir(exist_ok=True)
+        self._superlink = start_child(
+            "superlink",
+            [
+                "--host=127.0.0.1",
+                f"--port={settings.inner_port}",
+                f"--ssl-ca-certfile={server.authority}",
+                f"--ssl-certfile={server.path / 'server.crt'}",
+                f"--ssl-keyfile={server.path / 'server.key'}",
+                "--enable-supernode-auth",
+                f"--database={server.home / 'state.db'}",
+                "--isolation=process",
+                "--disable-runtime-dependency-installation",
+            ],
+            log=server.log("superlink"),
+            home=server.home,
+        )
+        until = time.monotonic() + _PATIENCE
+        while not self._answers():
+            if self._superlink.poll() is not None or time.monotonic() > until:
+                raise RunError(f"the SuperLink does not start; see {server.log('superlink')}")
+            time.sleep(0.3)
+        self._stamp = -1.0
+
+    def _answers(self) -> bool:
+        with contextlib.closing(socket.socket()) as tried:
+            tried.settimeout(1)
+            if tried.connect_ex(("127.0.0.1", self._server.settings.inner_port)):
+                return False
+        try:
+            with contextlib.closing(self._control()) as control:
+                control.nodes()
+        except FedapaError:
+            return False
+        return True
+
+    def _tell_superlink(self) -> None:
+        with contextlib.closing(self._control()) as control:
+            known = control.nodes()
+            keys = {room: key for key, room in self._server.keys().items()}
+            for room, entry in self._server.rooms().items():
+                if entry.expelled and entry.node in known:
+                    control.unregister(entry.node)
+                    self._say(f"room '{room}' was expelled")
+                elif not entry.expelled and entry.node not in known:
+                    self._server.note_node(room, control.register(keys[room], room))
+                    self._say(f"room '{room}' is enrolled")
+
+    def _control(self) -> Control:
+        return Control(self._server.inner_address, Path(self._server.authority))
+
+    def _end(self) -> None:
+        end_child(self._run)
+        end_child(self._superlink)

@@ -1,0 +1,82 @@
+"""The operators' commands: each has help with an example, and mistakes are one sentence."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from fedapa.cli import app
+from fedapa.errors import FedapaError
+
+COMMANDS = [
+    *(f"server {name}" for name in ("init", "start", "stop", "enrol", "expel", "run", "status")),
+    *(f"room {name}" for name in ("init", "start")),
+    "doctor",
+]
+
+
+def ask(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    found = get_command(app)
+    for word in command.split():
+        found = found.commands[word]  # type: ignore[attr-defined]
+    assert f"Example: fedapa {command} " in " ".join((found.help or "").split())
+
+
+def test_a_server_is_made_rooms_are_enrolled_and_expelled(tmp_path: Path) -> None:
+    server, kitchen = str(tmp_path / "server"), tmp_path / "kitchen"
+    assert "ca.crt" in ask("server", "init", server, "--name", "example.org")
+    assert "ecdsa-sha2-nistp384" in ask("room", "init", str(kitchen))
+    said = ask("server", "enrol", server, str(kitchen / "room.pub"), "--name", "kitchen")
+    assert "Room 'kitchen' may take part, with key" in said
+    told = json.loads(ask("server", "status", server, "--json"))
+    assert told["server"] == {"process": None, "running": False}
+    assert told["rooms"]["kitchen"]["online"] is False
+    assert "kitchen" in ask("server", "status", server)
+    ask("server", "expel", server, "kitchen")
+    assert json.loads(ask("server", "status", server, "--json"))["rooms"]["kitchen"]["expelled"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["server", "start", "DIR"], "holds no server; make one with"),
+        (["server", "stop", "SERVER"], "its server does not run"),
+        (["server", "expel", "SERVER", "attic"], "room 'attic' is not enrolled"),
+        (["server", "enrol", "SERVER", "PLAN", "--name", "x"], "is no public key"),
+        (["server", "run", "SERVER", "PLAN"], "its server does not run; start it with"),
+        (
+            [
+                "room",
+                "start",
+                "DIR",
+                "--server",
+                "x",
+                "--ca",
+                "PLAN",
+                "--data",
+                "PLAN",
+                "--room",
+                "x",
+            ],
+            "expected HOST:PORT",
+        ),
+    ],
+)
+def test_mistakes_are_one_sentence(words: list[str], complaint: str, tmp_path: Path) -> None:
+    ask("server", "init", str(tmp_path / "server"), "--name", "example.org")
+    plan = tmp_path / "plan.toml"
+    plan.write_text("rounds = 2")
+    places = {"DIR": str(tmp_path), "SERVER": str(tmp_path / "server"), "PLAN": str(plan)}
+    with pytest.raises(FedapaError, match=complaint):
+        ask(*(places.get(word, word) for word in words))

@@ -1,0 +1,117 @@
+"""The process of a run: it finishes, pauses and says why, or fails with a sentence."""
+
+import errno
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedapa.errors import RunError
+from fedapa.federation.network import running
+from fedapa.federation.network.operating import begin_run, follow, status_of
+from fedapa.federation.network.room import make_room_folder
+from fedapa.federation.network.running import carry_out_job
+from fedapa.federation.network.server_folder import Job, ServerFolder, Settings
+from tests.conftest import MakeStore
+from tests.federation.fake_grid import FakeGrid, nodes_of
+from tests.federation.test_flower import THREE, plan_of
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> ServerFolder:
+    made = ServerFolder.make(tmp_path / "server", Settings("localhost"))
+    for room in THREE:
+        made.enrol(make_room_folder(tmp_path / f"key of {room}"), room)
+    return made
+
+
+def prepared(server: ServerFolder, store: Path, folder: Path, **values: Any) -> FakeGrid:
+    grid = FakeGrid(nodes_of(store, THREE, folder / "rooms"))
+    for room, node in grid.nodes().items():
+        server.note_node(room, node)
+    plan = plan_of(store, rounds=2, **values)
+    server.plan_file("first").parent.mkdir()
+    server.plan_file("first").write_text(plan.toml())
+    server.save_job(Job("first"))
+    return grid
+
+
+def said(server: ServerFolder) -> list[str]:
+    return [entry["said"] for entry in server.status()["said"]]
+
+
+def test_a_run_ends_and_says_so(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path
+) -> None:
+    grid = prepared(server, make_store(THREE), tmp_path)
+    carry_out_job(server, grid)
+    assert server.status()["state"] == "finished"
+    assert server.job() == Job("first", wanted=False)
+    told = status_of(server)
+    assert told["run"]["round"] == 2
+    assert told["rooms"]["cafe"]["windows"] > 0
+    assert told["rooms"]["cafe"]["last_seen"] is not None
+    assert (server.run("first") / "summary.json").is_file()
+
+
+def test_a_full_disk_pauses_it(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = prepared(server, make_store(THREE), tmp_path)
+    usual, tries = running.run, []
+
+    def full_at_first(*arguments: Any, **values: Any) -> Any:
+        tries.append(server.status().get("state"))
+        if len(tries) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device", "checkpoint")
+        return usual(*arguments, **values)
+
+    monkeypatch.setattr(running, "run", full_at_first)
+    monkeypatch.setattr(running, "_AGAIN", 0.01)
+    carry_out_job(server, grid)
+    sentence = "checkpoint: No space left on device; nothing is half written, make room"
+    assert said(server) == [sentence], "once, though it was full twice"
+    assert server.status()["state"] == "finished"
+
+
+def test_too_few_rooms_pause_it_until_they_are_back(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_AGAIN", 0.05)
+    store = make_store(THREE)
+    grid = prepared(server, store, tmp_path, network={"deadline": 1.0, "quorum": 3})
+    grid.online = {"cafe", "hall"}
+
+    def come_back() -> None:
+        while server.status().get("state") != "paused":
+            time.sleep(0.05)
+        grid.online.add("lab")
+
+    threading.Thread(target=come_back, daemon=True).start()
+    carry_out_job(server, grid)
+    assert "2 of 3 enrolled rooms told their data" in said(server)[0]
+    assert server.status()["state"] == "finished"
+
+
+def test_what_cannot_be_mended_is_a_sentence_and_the_end(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path
+) -> None:
+    grid = prepared(server, make_store(THREE), tmp_path)
+    server.plan_file("first").write_text("nonsense = 1")
+    carry_out_job(server, grid)
+    assert server.status()["state"] == "failed"
+    assert "unknown key" in said(server)[-1]
+    assert server.job() == Job("first", wanted=False)
+    with pytest.raises(RunError, match="run 'first': nonsense: unknown key"):
+        follow(server, "first", lambda _: None)
+
+
+def test_a_run_needs_a_server_that_runs(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text("rounds = 2")
+    with pytest.raises(RunError, match="its server does not run; start it with"):
+        begin_run(server, plan, "first")

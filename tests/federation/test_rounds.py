@@ -1,0 +1,211 @@
+"""What the server does with uploads that cannot be: the round goes on, the others are as before."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedapa import Plan, run
+from fedapa.algorithms.algorithm import Roster, Round
+from fedapa.errors import PlanError, RunError
+from fedapa.federation import rounds
+from fedapa.federation.engines.in_process import InProcess
+from fedapa.federation.messages import Rejected, Reply, Request
+from fedapa.payload import Tree, decode, encode
+from tests.conftest import MakeRooms
+from tests.contract.test_algorithms import plan_of
+
+BAD = "room 1"
+ROUNDS = 3
+Change = Callable[[dict[str, Any]], Tree]
+
+
+class Tampering:
+    """An engine in which one room says something else in round 2; or nothing at all."""
+
+    def __init__(self, engine: InProcess, tamper: Callable[[Reply], Reply | Rejected | None]):
+        self._engine, self._tamper = engine, tamper
+
+    def roster(self) -> Roster:
+        return self._engine.roster()
+
+    def exchange(
+        self, round: Round, requests: Mapping[str, Request]
+    ) -> Mapping[str, Reply | Rejected]:
+        replies: dict[str, Reply | Rejected] = dict(self._engine.exchange(round, requests))
+        if round.number == 2:
+            said = self._tamper(self._engine.exchange(round, requests)[BAD])
+            del replies[BAD]
+            if said is not None:
+                replies[BAD] = said
+        return replies
+
+
+def carry_out(
+    name: str,
+    make_rooms: MakeRooms,
+    folder: Path,
+    tamper: Callable[[Reply], Reply | Rejected | None],
+    **settings: Any,
+) -> list[rounds.Step]:
+    plan = plan_of(name, rounds=ROUNDS, settings=settings)
+    algorithm = plan.build()
+    rooms = make_rooms(windows_per_class=4, shape=(8, 6), architecture="tiny", width=8)
+    with InProcess(algorithm, rooms, folder=folder, workers=0) as engine:
+        tampering = Tampering(engine, tamper)
+        return list(
+            rounds.run(algorithm, tampering, plan, rounds.begin(algorithm, tampering, plan))
+        )
+
+
+def uploading(change: Change) -> Callable[[Reply], Reply]:
+    """Replies whose upload is another."""
+
+    def tamper(reply: Reply) -> Reply:
+        assert reply.upload is not None
+        return replace(reply, upload=encode(change(dict(decode(reply.upload)))))
+
+    return tamper
+
+
+def put(path: str, value: Any) -> Change:
+    def change(upload: dict[str, Any]) -> Tree:
+        *branches, last = path.split("/")
+        place = upload
+        for branch in branches:
+            place[branch] = dict(place[branch])
+            place = place[branch]
+        place[last] = value(place[last]) if callable(value) else value
+        return upload
+
+    return change
+
+
+def nan(values: Any) -> Any:
+    return np.full_like(values, np.nan)
+
+
+def without(name: str) -> Change:
+    return lambda upload: {key: value for key, value in upload.items() if key != name}
+
+
+PROTOTYPES: list[tuple[Any, str]] = [
+    (uploading(put("prototypes", nan)), "prototypes holds NaN or infinity"),
+    (uploading(put("prototypes", lambda p: p[:1])), "prototypes has shape (1, 8); expected (2, 8)"),
+    (uploading(put("prototypes", lambda p: p[:, :4])), "has shape (2, 4); expected (2, 8)"),
+    (uploading(put("prototypes", lambda p: p.astype(np.float64))), "is float64; expected float32"),
+    (uploading(put("prototypes", 1.0)), "prototypes is float; expected float32"),
+    (uploading(put("present", lambda p: p.astype(np.int64))), "present is int64; expected bool"),
+    (uploading(put("present", lambda p: p[:2])), "present has shape (2,); expected (3,)"),
+    (uploading(without("present")), "its upload lacks 'present'"),
+    (
+        uploading(lambda upload: {**upload, "windows": np.zeros((9, 9))}),
+        "holds 'windows', which its algorithm does not send",
+    ),
+    (lambda reply: replace(reply, upload=bytes(100 * 2**20)), "has 104857600 bytes; expected"),
+    (lambda reply: replace(reply, upload=reply.upload[:-3]), "announced; truncated?"),
+    (lambda reply: replace(reply, round=1), "it answers round 1, asked was round 2"),
+    (lambda reply: replace(reply, round=3), "it answers round 3, asked was round 2"),
+    (lambda reply: Rejected("a duplicate"), "a duplicate"),
+]
+
+
+@pytest.mark.parametrize(("tamper", "complaint"), PROTOTYPES)
+def test_a_bad_upload_is_recorded_and_changes_nothing_for_the_others(
+    make_rooms: MakeRooms, tmp_path: Path, tamper: Any, complaint: str
+) -> None:
+    """The run is the one in which the room was absent, but for the reason in the record."""
+    absent = carry_out("fedapa", make_rooms, tmp_path / "absent", lambda reply: None)
+    steps = carry_out("fedapa", make_rooms, tmp_path / "bad", tamper)
+    assert [step.exchange for step in steps] == list(range(1, ROUNDS + 2))
+    for step, other in zip(steps, absent, strict=True):
+        record = dict(step.record or {})
+        rejected = record.pop("rejected", {})
+        assert record == (other.record or {})
+        assert set(rejected) == ({BAD} if record.get("round") == 2 else set())
+        assert all(complaint in reason for reason in rejected.values())
+        assert encode({"server": step.state["server"]}) == encode({"server": other.state["server"]})
+    assert any(complaint in note and BAD in note for note in steps[-1].notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "complaint"),
+    [
+        ("fedavg", put("windows", 10**9), "windows has values from 1000000000 to 1000000000"),
+        ("fedavg", put("windows", True), "windows is True; expected a number"),
+        ("fedavg", put("weights/classifier.bias", nan), "classifier.bias holds NaN or infinity"),
+        ("fedavg", put("weights/classifier.bias", lambda b: b[:-1]), "has shape (2,); expected"),
+        ("caring", put("accuracy", 1.5), "accuracy has values from 1.5 to 1.5; expected 0 to 1"),
+        ("fedjoin", put("temperature", 0.0), "temperature has values from 0.0 to 0.0"),
+        ("local", lambda upload: {"weights": np.zeros(3)}, "which its algorithm does not send"),
+    ],
+)
+def test_each_kind_of_upload_has_a_form(
+    make_rooms: MakeRooms, tmp_path: Path, name: str, change: Change, complaint: str
+) -> None:
+    steps = carry_out(name, make_rooms, tmp_path, uploading(change))
+    records = [step.record for step in steps if step.record]
+    assert complaint in records[1]["rejected"][BAD]
+    assert ["rejected" in record for record in records] == [False, True, False]
+
+
+def test_counts_of_classes_that_stay_at_home_are_not_told(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """With more samples asked for than there are, nothing of a room is in its upload."""
+    seen: list[Tree] = []
+
+    def look(reply: Reply) -> Reply:
+        assert reply.upload is not None
+        seen.append(decode(reply.upload))
+        return reply
+
+    carry_out("fedapa", make_rooms, tmp_path, look, minimum_samples=100, padding="counts")
+    (upload,) = seen
+    assert np.asarray(upload["prototypes"]).shape == (0, 8)
+    assert not np.any(upload["present"])
+    assert not np.any(upload["counts"])
+
+
+class Ending:
+    """An engine that is interrupted before an exchange, as by Ctrl-C."""
+
+    def __init__(self, engine: InProcess, before: int) -> None:
+        self._engine, self._before = engine, before
+
+    def roster(self) -> Roster:
+        return self._engine.roster()
+
+    def exchange(self, round: Round, requests: Mapping[str, Request]) -> Mapping[str, Reply]:
+        if round.number == self._before:
+            raise KeyboardInterrupt
+        return self._engine.exchange(round, requests)
+
+
+def test_an_open_run_goes_on_until_a_number_is_set(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """Its rooms have a net after every round; ended after the fourth it is a run of four."""
+    rooms = make_rooms(windows_per_class=4, shape=(8, 6), architecture="tiny", width=8)
+    four, openly = plan_of("fedapa", rounds=4), plan_of("fedapa", rounds="open")
+    assert 'rounds = "open"' in openly.toml()
+    assert Plan(**openly.document()) == openly
+    with InProcess(four.build(), rooms, folder=tmp_path / "four", workers=0) as engine:
+        run(four, out=tmp_path / "four", engine=engine)
+    with InProcess(four.build(), rooms, folder=tmp_path / "open", workers=0) as engine:
+        with pytest.raises(KeyboardInterrupt):
+            run(openly, out=tmp_path / "open", engine=Ending(engine, before=4))
+        assert len(list((tmp_path / "open" / "models").iterdir())) == 3
+        with pytest.raises(RunError, match="rounds: open → 2"):
+            run(plan_of("fedapa", rounds=2), out=tmp_path / "open", resume=True, engine=engine)
+        run(four, out=tmp_path / "open", resume=True, engine=engine)
+    records = [(tmp_path / name / "rounds.jsonl").read_bytes() for name in ("four", "open")]
+    assert records[0] == records[1]
+
+
+def test_what_plans_ahead_cannot_be_open(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    plan = plan_of("fedproc", rounds="open")
+    told = pytest.raises(PlanError, match="FedProc depends on the number of rounds")
+    with InProcess(plan.build(), make_rooms(), folder=tmp_path, workers=0) as engine, told:
+        rounds.begin(plan.build(), engine, plan)
