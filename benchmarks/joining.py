@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fedapa.errors import FedapaError
 from fedapa.evaluation.results import Setting
 from fedapa.experiments.conduct import Execution, conduct
 from fedapa.experiments.experiment import CHOSEN, Base, Case, Experiment
@@ -51,6 +52,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def measure(wical: str | None = None, seeds: int = 3, out: str | None = None) -> dict[str, Any]:
     """Shares of one, and people."""
+    if wical is not None and not Path(wical).is_file():
+        raise FedapaError(f"--wical {wical}: no such file; make it with 'fedapa import'")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(out or folder)
         made = _scores(LABELS, Base("quick", split="recording"), seeds, place / "quick")

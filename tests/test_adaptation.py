@@ -170,6 +170,16 @@ def test_nothing_moves_further_than_its_bounds_whatever_comes(seed: int) -> None
         assert (np.abs(at_mean - trained.mean) <= 1.5 * trained.deviation + 1e-9).all()
 
 
+def test_a_window_that_is_no_number_is_not_remembered() -> None:
+    trained, how = _line(), Adaptation(normaliser=True, recentre="prototypes")
+    told, state = follow(how, trained, begin(trained), np.array([np.nan]), _as_it_is)
+    np.testing.assert_allclose(told, 1 / 11)
+    assert state.windows == 0
+    told, state = follow(how, trained, state, np.array([3.0]), _as_it_is)
+    assert np.isfinite(told).all()
+    assert np.isfinite(state.inputs).all()
+
+
 def test_states_are_returned_not_changed() -> None:
     trained, how = _line(), Adaptation(normaliser=True, recentre="prototypes")
     first = begin(trained)

@@ -184,6 +184,8 @@ def follow(
         window: [packets, F] or [F], as the recipe makes it.
         embed: the trained net.
     """
+    if not np.isfinite(window).all():  # it says nothing, and must not be remembered
+        return np.full(len(trained.bias), 1 / len(trained.bias)), state
     if how.normaliser:
         state = _with_input(how, state, window)
         window = net_input(how, trained, state, window)

@@ -61,7 +61,7 @@ def test_the_rate_by_hand(make_rooms: MakeRooms) -> None:
     plain = FedJoin(training=half, shrinkage=0.0)
     state = algorithm.join(room, Key(0))
     found = {"weights": {name: np.array(values) for name, values in state["model"].items()}}
-    newcomer = algorithm.receive(room, state, found, round_number(1))
+    newcomer = algorithm.receive(room, state, {**found, "newcomer": True}, round_number(1))
     _, one, _ = algorithm.train(room, newcomer, round_number(1))
     _, other, _ = plain.train(
         room, plain.receive(room, state, found, round_number(1)), round_number(1)
@@ -71,8 +71,20 @@ def test_the_rate_by_hand(make_rooms: MakeRooms) -> None:
     _, full, _ = algorithm.train(room, founder, round_number(1))
     whole = FedJoin(training=QUICKLY, shrinkage=0.0).train(room, state, round_number(1))[1]
     assert encode(full) == encode(whole), "who begins with the others stays near nothing"
-    state, _, _ = algorithm.train(room, founder, round_number(1))
     assert "newcomer" not in algorithm.receive(room, state, found, round_number(2))
+
+
+def test_who_comes_later_is_a_newcomer_and_who_missed_a_round_is_not(make_rooms: MakeRooms) -> None:
+    rooms = make_rooms()
+    game = Game(FedJoin(training=QUICKLY), rooms[:2])
+    upload = game.algorithm.train(rooms[0], game.states["room 0"], round_number(1))[1]
+    server = game.algorithm.merge(game.server, {"room 0": upload}, round_number(1))
+    assert "newcomer" not in game.algorithm.download(server, "room 1", round_number(2))
+    later = game.algorithm.admit(server, rooms[2].card)
+    assert game.algorithm.download(later, "room 2", round_number(2))["newcomer"]
+    assert "newcomer" not in game.algorithm.download(later, "room 1", round_number(2))
+    early = game.algorithm.admit(game.server, rooms[2].card)
+    assert "newcomer" not in game.algorithm.download(early, "room 2", round_number(1))
 
 
 def test_a_room_that_has_not_trained_answers_by_prototypes(make_rooms: MakeRooms) -> None:

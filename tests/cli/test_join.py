@@ -43,9 +43,14 @@ def test_a_new_room_joins_and_leaves_a_model_and_a_page(
             carry_out(federation, data, out=tmp_path / "no", workers=0, **others)
 
     refuses("room 'cafe' is in the federation already", data=rooms)
-    refuses("nobody knows 3", counts=[0, 3])
+    refuses("nobody in the federation knows 3 people; it knows 0, 1, 2", counts=[0, 3])
+    with pytest.raises(FedapaError, match="is the federation itself"):
+        carry_out(theirs, new, out=theirs, workers=0)
     refuses("attic", only=["attic"])
     refuses("no such file", data=tmp_path / "none.h5")
+    (theirs / "checkpoint").write_bytes((theirs / "checkpoint").read_bytes() + b" ")
+    changed = fedapa(*join, code=2)
+    assert "joined another federation, or this one before it changed" in one_sentence(changed)
     alone = run_plan(Plan(rounds=1, data=str(rooms), algorithm="local"), workers=0)
     refuses("Local gives nothing to a room that joins", alone.folder)
 

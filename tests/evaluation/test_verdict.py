@@ -80,6 +80,17 @@ def test_lines_of_a_sweep_are_compared_at_its_largest_value() -> None:
     assert "5.0 points above Fedapa" in told
 
 
+def test_an_answer_that_is_not_served_is_never_the_best() -> None:
+    told = in_short(setting({"fedapa": [0.5], "fedapa.nearest": [0.9], "local": [0.4]}), 10)
+    assert told is not None
+    assert told.startswith("FedAPA is right in 50.0 %")
+    assert "90.0" not in told
+    made = setting({"fedapa-2": [0.5], "fedapa-2.nearest": [0.9], "local-2": [0.4]})
+    lines = [replace(row, group=row.name.partition("-")[0], value=2) for row in made.rows]
+    (told,) = answers(Results("x", "X", "", [replace(made, rows=lines)], [0], {}, parameter="y"))
+    assert told.startswith("At 2 y: fedapa is right in 50.0 %")
+
+
 def test_one_line_of_a_sweep_compares_no_methods() -> None:
     made = setting({"a": [0.3], "b": [0.4]})
     rows = [replace(row, group="sweep", value=place) for place, row in enumerate(made.rows)]

@@ -8,6 +8,7 @@ import pytest
 
 from fedapa import Plan, load_model, run
 from fedapa.errors import DataError, PlanError
+from fedapa.experiments.join import join
 from fedapa.federation.engines.handover import Handover, decode_handover, encode_handover
 from fedapa.federation.participant import introduce
 from fedapa.federation.prepare import describe, prepare_rooms
@@ -19,10 +20,16 @@ from fedapa.windows.labels import NO_CLASS
 ROOMS = {"cafe": (0, 1, 2), "hall": (0, 2)}
 
 
-def make_store(path: Path, *, takes: int = 3, second: str = "walking") -> Path:
+def make_store(
+    path: Path,
+    *,
+    takes: int = 3,
+    second: str = "walking",
+    rooms: dict[str, tuple[int, ...]] = ROOMS,
+) -> Path:
     """Recordings of four windows; one of nobody has no activity."""
     with write_store(path) as store:
-        for room, counts in ROOMS.items():
+        for room, counts in rooms.items():
             store.add_room(room, synthetic=False, about={"device": "test"})
             for count in counts:
                 for activity in ("sitting", second) if count else (None,):
@@ -172,3 +179,21 @@ def test_a_model_of_one_task_tells_no_activity(tmp_path: Path) -> None:
     assert model.activities == ()
     with pytest.raises(DataError, match="model of room 'hall' tells no activity; train one"):
         model.activity(room.windows[:1])
+
+
+def test_a_federation_of_both_can_be_joined_and_who_took_part_there_is_left_behind(
+    tmp_path: Path,
+) -> None:
+    three = {"cafe": (0, 1, 2), "hall": (0, 1, 2), "loft": (0, 1, 2)}
+    store = make_store(tmp_path / "rooms.h5", rooms=three)
+    new = make_store(tmp_path / "new.h5", rooms={"den": (0, 1, 2)})
+    theirs = run(
+        plan_of(store, "both", algorithm="fedjoin", participation=0.7, data={"window": 16}),
+        out=tmp_path / "theirs",
+        workers=0,
+    )
+    done = join(theirs.folder, new, split="recording", rounds=2, out=tmp_path / "out", workers=0)
+    assert done.joined.plan.participation == 1.0
+    assert "activity.accuracy" in done.joined.summary["rooms"]["den"]
+    assert done.alone.plan.answerable == done.joined.plan.answerable == "room"
+    assert done.joined.plan.algorithm["labelled_rounds"] == 0, "a third of two rounds"

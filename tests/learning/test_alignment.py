@@ -33,6 +33,17 @@ def test_turned_scaled_and_shifted_prototypes_fall_onto_ours() -> None:
     np.testing.assert_allclose(align_prototypes(theirs, ours, ALL), ours, atol=1e-4)
 
 
+def test_the_scale_is_the_best_one_where_directions_are_lost() -> None:
+    """Ours differ in one direction only; theirs also in another, which says nothing of ours.
+
+    B = ±(1, 0), ±(0, 1) about 0, A = ±(1, 0) and 0 twice: Bᵀ·A = diag(2, 0), R keeps the first
+    axis, B·R = ±(1, 0) and 0, so s = 2 / 2 = 1 and nothing is left over.
+    """
+    theirs = np.array([[1, 0], [-1, 0], [0, 1], [0, -1]], np.float32)
+    ours = np.array([[1, 0], [-1, 0], [0, 0], [0, 0]], np.float32)
+    np.testing.assert_allclose(align_prototypes(theirs, ours, ALL), ours, atol=1e-6)
+
+
 def test_nets_of_different_widths_can_be_aligned() -> None:
     ours = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
     theirs = np.concatenate([ours, np.zeros((4, 3), np.float32)], axis=1)

@@ -234,6 +234,21 @@ def test_a_later_split_always_leaves_a_day_to_learn_from() -> None:
         split_windows("cafe", **laid_out(campaign("ab")), kind="later", key=Key(0))
 
 
+def test_later_days_without_a_class_of_the_first_are_refused() -> None:
+    layout = {(count, day, "1"): 4 for count in (0, 1) for day in "abef"}
+    known = laid_out({**layout, (2, "c", "1"): 4, (2, "d", "1"): 4})
+    with pytest.raises(DataError, match=r"no validation windows with split = 'later': .*\(c, d\)"):
+        split_windows("cafe", **known, kind="later", key=Key(0), test=1 / 3, validation=1 / 2)
+
+
+def test_a_day_that_is_held_out_lends_no_window_without_a_label() -> None:
+    known = laid_out({**campaign("abcd"), **{(None, day, "x"): 1 for day in "abcd"}})
+    parts = split_windows("cafe", **known, kind="day", key=Key(0))
+    held_out = days_of(known, parts.test) | days_of(known, parts.validation)
+    assert held_out
+    assert days_of(known, parts.unlabelled) == set("abcd") - held_out
+
+
 def test_days_that_are_each_the_only_one_of_a_class_leave_nothing_to_test() -> None:
     known = laid_out({(0, "a", "1"): 4, (1, "b", "1"): 4})
     with pytest.raises(DataError, match=r"every day is the only one of some class.*'recording'"):

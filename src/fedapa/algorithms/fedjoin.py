@@ -29,7 +29,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -137,6 +137,11 @@ class FedJoin(FedAvg):
     exchange: bool = True
     """Whether anything travels; without, every room has the same loss for itself."""
 
+    @classmethod
+    def settings_for(cls, rounds: int) -> dict[str, Any]:
+        """A third of the rounds on labels alone."""
+        return {"labelled_rounds": rounds // 3}
+
     @property
     def shares_more(self) -> bool:
         """Prototypes, which can be carried over from net to net."""
@@ -157,15 +162,24 @@ class FedJoin(FedAvg):
             return {}
         sets = open_sets(roster, self.title)
         nets = {card.name: card.architecture for card in roster}
-        return {**super().open(roster, key), "sets": sets, "nets": nets, "temperatures": {}}
+        nothing: Tree = {"temperatures": {}, "newcomers": {}}
+        return {**super().open(roster, key), "sets": sets, "nets": nets, **nothing}
 
     def admit(self, state: ServerState, card: RoomCard) -> ServerState:
         """Slots, and an empty row among the prototypes."""
         if not self.exchange:
             return state
         nets = {**cast(dict[str, str], state["nets"]), card.name: card.architecture}
-        sets = admit_set(cast(Tree, state["sets"]), card, self.title)
-        return self._mixed({**super().admit(state, card), "sets": sets, "nets": nets})
+        admitted = {
+            **super().admit(state, card),
+            "sets": admit_set(cast(Tree, state["sets"]), card, self.title),
+            "nets": nets,
+        }
+        slots = cast(Mapping[str, str], cast(Tree, admitted["slots"])[card.name])
+        if not cast(Tree, admitted["merged"]).keys().isdisjoint(slots.values()):
+            late = cast(dict[str, bool], state["newcomers"])
+            admitted["newcomers"] = {**late, card.name: True}
+        return self._mixed(admitted)
 
     def dismiss(self, state: ServerState, room: str) -> ServerState:
         """Its prototypes and its temperature go with the room."""
@@ -176,6 +190,7 @@ class FedJoin(FedAvg):
             "sets": dismiss_set(cast(Tree, state["sets"]), room),
             "nets": _without(cast(dict[str, str], state["nets"]), room),
             "temperatures": _without(cast(dict[str, float], state["temperatures"]), room),
+            "newcomers": _without(cast(dict[str, bool], state["newcomers"]), room),
         }
         return self._mixed(left)
 
@@ -192,6 +207,8 @@ class FedJoin(FedAvg):
             payload.update(mixture=cast(Floats, state["mixture"])[place][known], known=known)
             if (carried := cast(Mask, state["carried"])[place]).any():
                 payload["carried"] = carried
+        if room in cast(dict[str, bool], state["newcomers"]):
+            payload["newcomer"] = True
         told = list(cast(dict[str, float], state["temperatures"]).values())
         if told:
             payload["temperature"] = math.exp(math.fsum(map(math.log, told)) / len(told))
@@ -272,8 +289,6 @@ class FedJoin(FedAvg):
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """The mean weights to train from; the rest is kept."""
         taken = super().receive(room, state, download, round)
-        if "weights" in download and "trained" not in state:
-            taken = {**taken, "newcomer": True}
         if "known" in download and "carried" not in download:  # somebody with its net holds all now
             taken = {name: taken[name] for name in taken if name != "carried"}
         return {**taken, **{name: download[name] for name in download if name != "weights"}}

@@ -296,7 +296,7 @@ for _name, _about in (
     ("what-travels", "Accuracy beside bytes: FedJoin with less in its messages."),
     ("drift", "Trained on the first days: what later days cost, and what helps without labels."),
     ("tasks", "One net that tells count and activity, against a net for each."),
-    ("all", "Every table and figure into one directory, and one page with all of them."),
+    ("all", "Every table and figure of the paper into one directory, and one page of them."),
 ):
     _experiment_command(_name, _about)
 

@@ -1,5 +1,6 @@
 """``fedapa join``: a new room takes over what a finished federation knows."""
 
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,7 +31,8 @@ def join(
         int | None, typer.Option(min=1, help="To train at home; default: as the federation had.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory to write; default: runs/join-STORE.")
+        Path | None,
+        typer.Option(help="Directory to write; default: in runs/, named by store and options."),
     ] = None,
     workers: Workers = None,
     as_json: Json = False,
@@ -44,13 +46,16 @@ def join(
     """
     from fedapa.experiments.join import join as carry_out
 
-    folder = out or Path("runs") / f"join-{data.stem}"
+    chosen = None if counts is None else _counts(counts)
+    asked = repr((str(federation.resolve()), only, chosen, split, rounds)).encode()
+    mark = hashlib.blake2b(asked, digest_size=3).hexdigest()
+    folder = out or Path("runs") / f"join-{data.stem}-{mark}"
     with shown_progress() as show:
         done = carry_out(
             federation,
             data,
             only=only,
-            counts=None if counts is None else _counts(counts),
+            counts=chosen,
             split=split or "auto",
             rounds=rounds,
             out=folder,
@@ -85,8 +90,9 @@ def _print_joined(done: "Joined", *, told_counts: bool) -> None:
         if "mae_median" in joined:
             error = f" and {joined['mae_median']:.1f} people off"
         print_out(
-            f"{room} joined: right in {100 * joined['accuracy']:.0f} % of the windows that it did "
-            f"not train on{error}; {100 * done.after_one_round[room]:.0f} % after one round, "
+            f"{room} joined: right in {100 * joined['accuracy']:.0f} % of the "
+            f"{done.joined.data['rooms'][room]['test']} windows that it was tested on, held out of "
+            f"its labels{error}; {100 * done.after_one_round[room]:.0f} % after one round, "
             f"{100 * alone['accuracy']:.0f} % alone."
         )
     for setting in done.results.settings:
@@ -121,7 +127,7 @@ def _counts(text: str) -> list[int]:
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise PlanError(f"--counts {text[:60]}: expected counts such as 0-8 or 0,2,4")
-        if len(first) > 6 or len(last) > 6:
+        if len(first) > 4 or len(last) > 4:
             raise PlanError(f"--counts {text[:60]}: no room holds so many people")
         if dash and int(last) < int(first):
             raise PlanError(f"--counts {text[:60]}: {part.strip()} runs backwards; turn it round")

@@ -229,6 +229,18 @@ class Setting:
         return sorted(self.rows, key=lambda row: places.get(row.group, places["sweep"]))
 
     @property
+    def deployed(self) -> list[Row]:
+        """The rows without other answers of the same nets, which nobody is served."""
+        return [
+            row
+            for row in self.rows
+            if not any(
+                row.name.startswith(f"{other.name}.") and row.value == other.value
+                for other in self.rows
+            )
+        ]
+
+    @property
     def lines(self) -> dict[str, list[Row]]:
         """Rows with values by group: one line of a sweep each, several where selections differ."""
         lines: dict[str, list[Row]] = {}

@@ -26,6 +26,7 @@ def in_short(setting: Setting, horizon: int, parameter: str = "") -> str | None:
     Lines of a sweep of ``parameter`` are compared at its largest value. None where there is nothing
     to compare.
     """
+    setting = replace(setting, rows=setting.deployed)
     if setting.final:
         return _of_days(setting, horizon, parameter)
     if setting.lines:

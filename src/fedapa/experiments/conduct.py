@@ -460,14 +460,15 @@ def _unequal(settings: Sequence[Setting], runs: Runs) -> list[str]:
     """Rows whose windows are not as many as those of the first: said, not hidden."""
     said = []
     for setting in settings:
-        numbers = {}
-        for row in setting.rows:
-            if (done := runs.get((setting.name, row.name, 0))) is not None:
-                rooms = done.data["rooms"].values()
-                parts = ["test"]
-                if not done.plan.data.fewer:  # else fewer have labels on purpose
-                    parts += ["validation", "train"]
-                numbers[row.title] = sum(room[part] for room in rooms for part in parts)
+        found = {row.title: runs.get((setting.name, row.name, 0)) for row in setting.rows}
+        there = {title: done for title, done in found.items() if done is not None}
+        # Where some have fewer labels on purpose, what is tested must still be the same.
+        few = any(done.plan.data.fewer for done in there.values())
+        parts = ["test"] if few else ["test", "validation", "train"]
+        numbers = {
+            title: sum(room[part] for room in done.data["rooms"].values() for part in parts)
+            for title, done in there.items()
+        }
         if len(set(numbers.values())) > 1:
             told = "; ".join(f"{title}: {number}" for title, number in numbers.items())
             said.append(f"{setting.title}: the rows have different windows and splits ({told}).")

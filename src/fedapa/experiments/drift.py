@@ -37,7 +37,7 @@ from fedapa.report.runs import Runs
 from fedapa.rooms.model_file import load_model, read_recipe, read_weights
 from fedapa.rooms.room import Room
 from fedapa.stores.materialise import RoomWindows
-from fedapa.windows.labels import Label, class_indices
+from fedapa.windows.labels import NO_CLASS, Label, class_indices
 from fedapa.windows.split import by_date
 
 __all__ = ["CHOSEN_LINE", "DRIFT", "Watched", "chosen_of", "followed_days", "watch"]
@@ -123,8 +123,9 @@ def _days(plan: Plan, own: RoomWindows, classes: _Index) -> Iterator[_Day]:
     """The validation and the test days; recordings in an order that the seed draws."""
     split = split_own(plan, own, "later")
     recordings, days = np.asarray(own.recordings), np.asarray(own.days)
-    learned = np.concatenate([split.train, split.validation, split.test])
-    order = by_date(days[learned].tolist())
+    dated = classes != NO_CLASS
+    dated[split.continuous] = False
+    order = by_date(days[dated].tolist())  # also days that no class of the first ones is on
     for part in ("validation", "test"):
         index = getattr(split, part)
         for day in by_date(days[index].tolist()):

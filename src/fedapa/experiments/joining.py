@@ -24,6 +24,7 @@ from fedapa.experiments.experiment import CHOSEN, Case, Experiment
 from fedapa.experiments.learning_curve import most_of_a_class
 from fedapa.federation.joining import can_be_joined
 from fedapa.federation.plan import Plan
+from fedapa.federation.prepare import agree_by_cards
 from fedapa.models.mlp import FeatureMLP
 
 __all__ = [
@@ -48,6 +49,7 @@ _CURVES = (
     PooledNewcomer.name,
 )
 """Whose whole curve is shown."""
+_FEWEST_CLASSES = 4
 _PARTS = {
     "lower": "lower half labelled",
     "upper": "upper half labelled",
@@ -57,7 +59,9 @@ _PARTS = {
 
 def at_home(plan: Plan, name: str) -> dict[str, Any]:
     """How a room trains that has joined the federation of a plan: change the plan by this."""
-    if name == FedJoin.name or not can_be_joined(find(name)):
+    kind = find(name)
+    # Who sends no weights leaves a new room with a net that has yet to learn everything.
+    if name == FedJoin.name or not can_be_joined(kind) or not kind.averages_weights:
         return {}
     return {"training": {"learning_rate": _HOME_RATE * plan.training.learning_rate}}
 
@@ -127,6 +131,13 @@ def _most_labels(plan: Plan) -> tuple[str, int]:
 
 
 def _unseen(plan: Plan) -> Sequence[Case]:
+    classes = agree_by_cards(plan, workers=None).classes
+    if len(classes) < _FEWEST_CLASSES or not all(isinstance(label, int) for label in classes):
+        told = ", ".join(map(str, classes))
+        raise PlanError(
+            f"unseen-counts: the rooms have the classes {told:.80}; {_FEWEST_CLASSES} counts or "
+            "more are needed, half of which can lose their labels: use other rooms"
+        )
     methods = (
         *(Local.name, FedAvg.name, FedProto.name, REFERENCE),
         *(FedJoin.name, FedJoin.control, PooledNewcomer.name),
@@ -240,7 +251,9 @@ _NOTES = (
     "Each room in turn joins a finished federation of the others, which have all their labels; "
     "figures are means over the new rooms. A new room may use windows without a label, and says "
     "which counts it may have; its validation windows have no label either, so probabilities are "
-    "calibrated by nobody, or by the others where that travels.",
+    "calibrated by nobody, or by the others where that travels. With all labels it has those of "
+    "its validation windows, too, and calibrates by them.",
+    "The view was chosen once by all rooms with all their labels, before any was taken away.",
     "KB are those of a round in a federation; a room that joins needs the first download alone.",
 )
 _LABELS = "Labels of each class are recordings, or windows where a class has one recording."

@@ -25,8 +25,9 @@ def align_prototypes(
     """Orthogonal Procrustes with a scale: q^c = μ + s·(p^c − ν)·R for every class c.
 
     With B [S, E] their and A [S, D] our prototypes of the shared classes, less their means ν and μ:
-    Bᵀ·A = U·Σ·Vᵀ, R = U·Vᵀ over the singular values that are not zero, and s = tr Σ / ‖B‖². That
-    minimises ‖s·B·R − A‖. What of p^c − ν is in no direction that shared classes differ in is lost.
+    Bᵀ·A = U·Σ·Vᵀ, R = U·Vᵀ over the singular values that are not zero, and s = tr Σ / ‖B·R‖²,
+    which minimises ‖s·B·R − A‖. What of p^c − ν is in no direction that shared classes differ in is
+    lost.
 
     Args:
         theirs: P [C, E].
@@ -46,5 +47,5 @@ def align_prototypes(
     if not kept.any():  # shared classes lie in one point: there is no direction to follow
         return np.broadcast_to(mu, ours.shape).astype(np.float32)
     rotation = left[:, kept] @ right[kept]  # R (E, D)
-    scale = sizes[kept].sum() / np.square(given).sum()  # s
+    scale = sizes[kept].sum() / np.square(given @ rotation).sum()  # s
     return np.asarray(mu + scale * (source - nu) @ rotation, np.float32)

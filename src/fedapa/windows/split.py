@@ -297,8 +297,17 @@ def split_windows(
         test=windows.without_overlaps(tested),
         kind=kind,
         continuous=windows.without_overlaps(np.flatnonzero(windows.continuous)),
-        unlabelled=np.flatnonzero(~windows.continuous & (windows.classes == NO_CLASS)),
+        unlabelled=_unlabelled(windows, np.concatenate([tested, checked]), kind),
     )
+
+
+def _unlabelled(windows: _Windows, held_out: _Index, kind: SplitKind) -> _Index:
+    """Windows without a label; of days that are held out, nobody sees any."""
+    unlabelled = ~windows.continuous & (windows.classes == NO_CLASS)
+    if kind == "day":
+        days = set(windows.days[held_out].tolist()) - {""}
+        unlabelled &= ~np.isin(windows.days, sorted(days))
+    return np.flatnonzero(unlabelled)
 
 
 def by_date(days: Collection[str]) -> list[str]:
@@ -329,6 +338,13 @@ def _in_time(room: str, windows: _Windows, test: float, validation: float) -> Sp
     parts = np.searchsorted([rest - checked, rest], numbers, side="right")  # 0, 1, 2
     train = learned[parts == 0]
     known = np.isin(windows.classes[learned], windows.classes[train])
+    for number, part in ((1, "validation"), (2, "test")):
+        if (number == 2 or checked) and not (known & (parts == number)).any():
+            raise DataError(
+                f"room '{room}' has no {part} windows with split = 'later': the days for it "
+                f"({', '.join(days[rest:] if number == 2 else days[rest - checked : rest]):.80}) "
+                "hold none of the classes of its first days; record every class on the first days"
+            )
     return Split(
         train=train,
         validation=windows.without_overlaps(learned[(parts == 1) & known]),

@@ -1,6 +1,7 @@
 """Sweeps: metrics against the values of one parameter."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -39,11 +40,7 @@ def sweep(results: Results, setting: Setting) -> Figure:
     the default. Several lines, one per group of rows, stand on a scale of their values, or at even
     distances where those are words. Other answers of the same nets are left to tables.
     """
-    at = setting.rounds
-    lines = {
-        group: [row for row in line if not _is_alternative(row, line)]
-        for group, line in setting.lines.items()
-    }
+    at, lines = setting.rounds, replace(setting, rows=setting.deployed).lines
     rows = [row for line in lines.values() for row in line]
     several = len(lines) > 1
     where = _on_a_scale(lines) if several else {row.name: float(i) for i, row in enumerate(rows)}
@@ -97,11 +94,6 @@ def sweep(results: Results, setting: Setting) -> Figure:
                 handles, order, loc="outside upper center", ncols=min(columns, len(order))
             )
         return figure
-
-
-def _is_alternative(row: Row, line: Sequence[Row]) -> bool:
-    """Whether it is another answer of the nets of a row in the same line."""
-    return any(row.name.startswith(f"{other.name}.") and row.value == other.value for other in line)
 
 
 def _ticks(rows: Sequence[Row]) -> dict[float | str, float]:

@@ -48,7 +48,9 @@ def until_it_counts(setting: Setting, runs: Runs, *, parameter: str) -> Table | 
 
 def _row(row: Row, runs: Sequence[Run]) -> list[str]:
     rounds, seconds, first, labelled = [], [], [], []
-    for outcome, run in zip(row.outcomes, runs, strict=False):
+    by_seed = {run.plan.seed: run for run in runs}
+    for outcome in row.outcomes:
+        run = by_seed[outcome.seed]
         curve = np.asarray([np.nan if a is None else a for a in outcome.curve["accuracy"]])
         near = np.flatnonzero(curve >= np.nanmean(curve[-LAST:]) - _NEAR)
         rounds.append(int(near[0]) + 1 if len(near) else len(curve))
