@@ -502,5 +502,5 @@ def test_visits_are_scored_by_hand() -> None:
     people = np.repeat([0, 1, 2], 10)
     found = live.scores([0, 5, 10, 15, 20, 25], [0, 0, 0, 1, 1, 2], stamps, people)
     assert found["mae"] == pytest.approx(2 / 6)
-    assert found["empty"] == 1
+    assert (found["empty_counts"], found["empty_told"]) == (2, 2)
     assert found["waits"] == [5, 5]

@@ -45,6 +45,7 @@ def test_everything_of_a_room_arrives(tmp_path: Path, make_rooms: MakeRooms) -> 
         key=Key(5) / "somewhere" / 3,
         device="meta",
         synthetic=True,
+        days=("monday", "tuesday"),
         split=Split(*map(np.arange, (3, 2, 1)), "day", np.arange(4), "the plan asks for it"),
     )
     (arrived,) = handed_over(room, tmp_path).rooms

@@ -286,6 +286,18 @@ def test_what_is_served_is_what_was_tested(served: Served) -> None:
         assert counter.last.synthetic
 
 
+@pytest.mark.parametrize("factor", [1e-42, 1e30, 1e35])
+def test_numbers_without_measure_end_nothing(served: Served, factor: float) -> None:
+    """Sums of 1e38 are infinite in single precision: a faulty window, or a count, no exception."""
+    capture = read_capture(served.captures[0])
+    counter = LiveCounter(load_model(served.model), CounterSettings(every=0.5))
+    with np.errstate(over="ignore"):
+        csi = capture.csi * np.float32(factor)
+    made = counter.feed(replace(capture, csi=csi), 10.0)
+    windows = counter.faulty.total() + sum(count.count is not None for count in made)
+    assert windows > 0 or counter.dropped.total() + counter.skipped.total() == capture.packets
+
+
 _WITHOUT_TORCH = """
 import importlib, pkgutil, sys
 import fedapa.service

@@ -52,7 +52,6 @@ __all__ = [
     "read_recipe",
     "read_weights",
     "save_model",
-    "weights_of",
 ]
 
 _FORMAT = 4
@@ -152,11 +151,7 @@ def _digest(arrays: Mapping[str, Array]) -> str:
 
 def read_weights(path: Path) -> dict[str, Array]:
     """The arrays of the net alone, by the names of ``state_dict``."""
-    return weights_of(read_parts(path)[1])
-
-
-def weights_of(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of the net among those of a model file."""
+    _, arrays = read_parts(path)
     return {name: value for name, value in arrays.items() if name not in _BESIDE}
 
 

@@ -216,11 +216,11 @@ class LiveCounter:
         self.packets += capture.packets
         if not capture.packets:
             return self._pass(received)
-        self._synthetic = capture.synthetic or self.model.synthetic
         if fault := self._fault(capture):
             self._skip(fault, capture.packets)
             self._refused = fault
             return self._pass(received)
+        self._synthetic = capture.synthetic or self.model.synthetic
         made: list[Count] = []
         for run, times in self._runs(capture, received):
             made += self._pass(float(times[0]), including=False)
@@ -313,16 +313,18 @@ class LiveCounter:
     def _end_recording(self) -> Windows:
         """What waited for later packets; the next packets begin anew."""
         try:
-            made = self._windower.finish()
-        except DataError as error:
+            with np.errstate(all="ignore"):
+                made = self._windower.finish()
+        except (DataError, ArithmeticError, ValueError) as error:
             made = self._restart(str(error), 0)
         self._before = None
         return made
 
     def _windows(self, run: Capture) -> Windows:
         try:
-            return self._windower.feed(run)
-        except DataError as error:
+            with np.errstate(all="ignore"):  # what overflows is a faulty window, below
+                return self._windower.feed(run)
+        except (DataError, ArithmeticError, ValueError) as error:  # no eigenvalues of infinity
             return self._restart(str(error), run.packets)
 
     def _restart(self, reason: str, packets: int) -> Windows:
@@ -347,7 +349,9 @@ class LiveCounter:
             start, before = int(windows.starts[place]), self._before
             self._before = start
             lasted = float(windows.ends[place] - windows.times[place])
-            self._faulted = windows.faults[place] or self._rate_fault(lasted)
+            finite = np.isfinite(windows.values[place]).all()
+            unusable = "" if finite else "holds NaN or infinity"
+            self._faulted = windows.faults[place] or unusable or self._rate_fault(lasted)
             if self._faulted:
                 self._count_fault(self._faulted)
                 continue

@@ -32,7 +32,6 @@ METRICS = {
 }
 """On a card: by the name that a run's summary has."""
 _CARD = 1
-_MEAN, _DEVIATION, _GRAPH = "normaliser.mean", "normaliser.deviation", "graph"
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def export_onnx(
         if value.dtype == model.prototypes.dtype and name != "prototypes"
     }
     content = with_weights(
-        arrays[_GRAPH].tobytes(),
+        arrays["graph"].tobytes(),
         weights,
         temperature=model.temperature,
         classes=len(model.classes),

@@ -64,6 +64,8 @@ _KERNEL_STAMP = 35
 """SO_TIMESTAMPNS: Linux says when a datagram came; Python has no name for it."""
 _WAITS = (1.0, 30.0)
 """s before a broken line is opened again: at first, and at most."""
+_EMPTY = 0.25
+"""Share of the levels of simulated visits at which nobody is there."""
 _CONNECTING = 5.0
 """s until an address that does not answer is given up."""
 
@@ -240,9 +242,9 @@ class SimulatedVisits(_Paced):
     """A simulated room in which people come and go; it says how many really are there.
 
     It is a day that no recording of the preset has. Every second phase people come or go in its
-    first half, until there are as many as was drawn by lot from 0 to the greatest count. Then other
-    people are there, on other seats, as many as were: seats of who leaves are not taken again, and
-    in the end everybody would walk.
+    first half, until there are as many as was drawn by lot: nobody in a quarter of the cases, else
+    1 to the greatest count. Then other people are there, on other seats, as many as were: seats of
+    who leaves are not taken again, and in the end everybody would walk.
     """
 
     synthetic = True
@@ -289,9 +291,9 @@ class SimulatedVisits(_Paced):
     def _pieces(self) -> Iterator[Piece]:
         task, begin, number = self._task, 0.0, 0
         draw = (task.key / "live levels").numpy()
-        people = int(draw.integers(task.count + 1))
+        people = _level(draw, task.count)
         while begin < self._until:
-            levels = [people, int(draw.integers(task.count + 1))]
+            levels = [people, _level(draw, task.count)]
             visits = visits_through(task.key / "live visits" / number, levels, phase=self._phase)
             last = begin
             for capture in stream_visits(
@@ -304,6 +306,11 @@ class SimulatedVisits(_Paced):
                 if last >= self._until:
                     return
             begin, people, number = last + 1 / task.place.scene.radio.rate, levels[1], number + 1
+
+
+def _level(draw: np.random.Generator, greatest: int) -> int:
+    """How many people are there next; large rooms would hardly ever be empty by an even lot."""
+    return int(draw.integers(1, greatest + 1)) if greatest and draw.random() >= _EMPTY else 0
 
 
 class _Decoded(Source):

@@ -94,7 +94,7 @@ def _room(tree: dict[str, Any]) -> Room:
     if facts["answerable"] is not None:
         facts["answerable"] = tuple(facts["answerable"])
     room = Room(
-        **{**facts, "classes": tuple(facts["classes"])},
+        **{**facts, "classes": tuple(facts["classes"]), "days": tuple(facts["days"])},
         key=Key(seed, tuple(path)),
         windows=np.load(tree["windows"], mmap_mode="r"),
         labels=tree["labels"],
