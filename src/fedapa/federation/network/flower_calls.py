@@ -27,11 +27,12 @@ from flwr.proto.runtime_pb2 import (
     AcquireTaskRequest,
     PullTaskInputRequest,
     PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
 )
 from flwr.supercore.constant import TaskType
 from flwr.supercore.error import FlowerError
 from flwr.supercore.fab import Fab
-from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
@@ -170,8 +171,18 @@ class Tasks:
 
 @contextlib.contextmanager
 def _beating(client: RuntimeHttpClient) -> Iterator[None]:
-    """Say every few seconds that the task is being done."""
-    sender = HeartbeatSender(make_task_heartbeat_fn_http(client))
+    """Say every few seconds that the task is being done.
+
+    Flower's own way ends the process when the task is gone: a room outlives a task, and a run whose
+    task is gone finds that out when it next looks for replies.
+    """
+
+    def beat() -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+        return True
+
+    sender = HeartbeatSender(beat)
     sender.start()
     try:
         yield

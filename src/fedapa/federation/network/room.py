@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
@@ -205,8 +206,14 @@ def _live(
     def work(message: Message, context: Context, app_hash: str) -> Message:
         return _done(place, app, say, message, context, app_hash)
 
+    def do(token: str) -> None:
+        try:
+            tasks.answer(token, work)
+        except Exception as error:  # of one message; the next one may be fine
+            say(f"a message was lost ({type(error).__name__}: {error})"[:300])
+
+    tasks = Tasks(f"127.0.0.1:{port}", TaskType.CLIENT_APP)
     try:
-        tasks = Tasks(f"127.0.0.1:{port}", TaskType.CLIENT_APP)
         with contextlib.closing(tasks):
             _wait_for(node, port)
             say(f"connected to {connection.server} as '{place.room}'; waiting")
@@ -214,7 +221,9 @@ def _live(
                 try:
                     token = tasks.acquire()
                     if token is not None:
-                        tasks.answer(token, work)
+                        # In a thread: a message that a dead server began to send never comes, and
+                        # Flower waits for it for two hours.
+                        threading.Thread(target=do, args=(token,), daemon=True).start()
                         continue
                 except httpx.HTTPError as error:
                     if node.poll() is None:
@@ -273,6 +282,7 @@ class _Worker:
         self._ends = contextlib.ExitStack()
         self._workers: processes.Workers | None = None
         self._used = 0.0
+        self._busy = threading.Lock()
 
     def __enter__(self) -> "_Worker":
         return self
@@ -281,7 +291,11 @@ class _Worker:
         self._ends.__exit__(*details)
 
     def answer(self, place: Place, action: str, frames: Frames) -> Frames:
-        """What the room answers, made in the worker."""
+        """What the room answers, made in the worker, one message at a time."""
+        with self._busy:
+            return self._answered(place, action, frames)
+
+    def _answered(self, place: Place, action: str, frames: Frames) -> Frames:
         if self._workers is None:
             # Spawned: a server to fork workers from would keep torch in memory.
             self._workers = self._ends.enter_context(
@@ -305,8 +319,12 @@ class _Worker:
 
     def rest(self) -> None:
         """Let the worker go if it was idle for long."""
-        if self._workers is not None and time.monotonic() - self._used > _LINGER:
-            self._end()
+        idle = self._workers is not None and time.monotonic() - self._used > _LINGER
+        if idle and self._busy.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._busy.release()
 
     def _end(self) -> None:
         self._workers = None
