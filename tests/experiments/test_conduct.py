@@ -583,7 +583,7 @@ def test_unseen_counts_have_figures_of_their_own(make_store: MakeStore, tmp_path
 
 
 def test_another_net_is_left_out_where_it_cannot_be(make_store: MakeStore) -> None:
-    counts = {0: 5, 1: 5}
+    counts = {0: 5, 1: 5, 2: 5, 3: 5}
     store = make_store({"cafe": counts, "hall": counts}, packets=64)
     asked = replace(
         UNSEEN_COUNTS, cases=lambda plan: [c for c in UNSEEN_COUNTS.cases(plan) if c.joins]
@@ -595,6 +595,9 @@ def test_another_net_is_left_out_where_it_cannot_be(make_store: MakeStore) -> No
         nets = [case for case in settled.cases if "carried over" in case.title]
         assert (len(nets) == 6) == there
         assert any("takes vectors, not matrices" in note for note in settled.notes) != there
+    few = make_store({"cafe": {0: 5, 1: 5}, "hall": {0: 5, 1: 5}}, packets=64, name="few.h5")
+    with pytest.raises(PlanError, match="unseen-counts: the rooms have the classes 0, 1; 4 counts"):
+        settle(asked, replace(base, file=str(few)), CHOSEN)
 
 
 def test_onboarding_has_every_method_and_says_what_is_counted(make_store: MakeStore) -> None:
