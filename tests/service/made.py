@@ -55,6 +55,7 @@ def level_model(
         days=(),
         prototypes=np.array([[label, 0] for label in classes], np.float32),
         present=np.ones(len(classes), np.bool_),
+        classifier=(np.eye(len(classes), 2, dtype=np.float32), np.zeros(len(classes), np.float32)),
         reach=0.5,
         _session=Level(classes),
     )
