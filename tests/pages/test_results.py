@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results"
 EXPERIMENTS_THERE = sorted(RESULTS.rglob("results.json"))
 
 
-@pytest.mark.parametrize("name", ["earlier/simulated", "wiar", "wical"])
+@pytest.mark.parametrize("name", ["earlier/simulated", "joining", "wiar", "wical"])
 def test_every_table_on_a_page_is_made_from_the_results(name: str) -> None:
     path = RESULTS / f"{name}.md"
     page = path.read_text()
