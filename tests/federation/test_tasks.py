@@ -188,7 +188,13 @@ def test_a_federation_of_both_can_be_joined_and_who_took_part_there_is_left_behi
     store = make_store(tmp_path / "rooms.h5", rooms=three)
     new = make_store(tmp_path / "new.h5", rooms={"den": (0, 1, 2)})
     theirs = run(
-        plan_of(store, "both", algorithm="fedjoin", participation=0.7, data={"window": 16}),
+        plan_of(
+            store,
+            "both",
+            algorithm={"name": "fedjoin", "labelled_rounds": 2},
+            participation=0.7,
+            data={"window": 16},
+        ),
         out=tmp_path / "theirs",
         workers=0,
     )
@@ -197,3 +203,5 @@ def test_a_federation_of_both_can_be_joined_and_who_took_part_there_is_left_behi
     assert "activity.accuracy" in done.joined.summary["rooms"]["den"]
     assert done.alone.plan.answerable == done.joined.plan.answerable == "room"
     assert done.joined.plan.algorithm["labelled_rounds"] == 0, "a third of two rounds"
+    same = join(theirs.folder, new, split="recording", out=tmp_path / "same", workers=0)
+    assert same.joined.plan.algorithm["labelled_rounds"] == 2, "as the federation had it"

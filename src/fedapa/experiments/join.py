@@ -104,7 +104,8 @@ def join(
     _remember(out, federation)
     change: dict[str, Any] = {
         "joins": dict.fromkeys(rooms, str(federation.resolve())),
-        "algorithm": kind.settings_for(plan.rounds),
+        # What somebody chose for the federation stands, unless the rounds are others.
+        "algorithm": {} if plan.rounds == theirs.plan.rounds else kind.settings_for(plan.rounds),
         **at_home(theirs.plan, kind.name),
     }
     joined = run(
