@@ -24,7 +24,13 @@ from fedapa.experiments.experiment import (
     Nets,
 )
 from fedapa.experiments.experiment import algorithms as cases_of
-from fedapa.experiments.joining import ONBOARDING, UNSEEN_COUNTS, WHAT_TRAVELS, new_room_case
+from fedapa.experiments.joining import (
+    FEW_LABELS,
+    ONBOARDING,
+    UNSEEN_COUNTS,
+    WHAT_TRAVELS,
+    new_room_case,
+)
 from fedapa.experiments.learning_curve import LEARNING_CURVE
 from fedapa.experiments.presets import preset
 from fedapa.experiments.settled import settle
@@ -610,6 +616,10 @@ def test_onboarding_has_every_method_and_says_what_is_counted(make_store: MakeSt
     assert by_name["local-1"].change["data"] == {"train_recordings": 1, "unlabelled": "keep"}
     assert by_name["local-3"].change["data"] == {}
     assert by_name["local-1"].joins is None
+    assert by_name["local-1"].change["algorithm"] == {"name": "local"}
+    short = FEW_LABELS.cases(replace(base, rounds=6).plan)
+    guessing = next(case for case in short if case.name == "fedjoin-unlabelled-1")
+    assert guessing.change["algorithm"]["labelled_rounds"] == 2, "of six rounds"
     assert by_name["fedavg-1"].joins == {"algorithm": "fedavg"}
     assert {case.name for case in cases} >= {"fedjoin-2", "pooled-newcomer-3", "forest-1", "moon-1"}
     assert "moon-2" not in by_name

@@ -66,6 +66,12 @@ def at_home(plan: Plan, name: str) -> dict[str, Any]:
     return {"training": {"learning_rate": _HOME_RATE * plan.training.learning_rate}}
 
 
+def _for_rounds(plan: Plan, name: str) -> dict[str, Any]:
+    """What FedJoin and its variants set by the rounds: a short run would never come to guess."""
+    kind = find(name)
+    return kind.settings_for(plan.rounds) if issubclass(kind, FedJoin) else {}
+
+
 def new_room_case(
     plan: Plan, name: str, labels: Mapping[str, Any], mark: str, value: float | str
 ) -> Case:
@@ -82,7 +88,12 @@ def new_room_case(
     few = {**labels, "unlabelled": "keep"} if labels else {}
     return Case(
         f"{name}-{mark}",
-        {"algorithm": name, "answerable": "room", "data": few, **at_home(plan, name)},
+        {
+            "algorithm": {"name": name, **_for_rounds(plan, name)},
+            "answerable": "room",
+            "data": few,
+            **at_home(plan, name),
+        },
         f"{kind.title}, {mark}",
         kind.title,
         value,
@@ -161,7 +172,7 @@ def _of_another_net(
         name=f"{FedJoin.name}-{mark}-{told}",
         change={
             **case.change,
-            "algorithm": {"name": FedJoin.name, "across": across},
+            "algorithm": {**case.change["algorithm"], "across": across},
             "model": {"architecture": FeatureMLP.architecture},
         },
         title=f"{FedJoin.title}, another net, {title}, {told}",
@@ -203,7 +214,7 @@ def _few_labels(plan: Plan) -> Sequence[Case]:
         Case(
             f"{mark}-{number}",
             {
-                "algorithm": {"name": name, **settings},
+                "algorithm": {"name": name, **_for_rounds(plan, name), **settings},
                 "answerable": "room",
                 "data": {unit: number, "unlabelled": "keep"},
             },
