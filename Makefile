@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-fast test-network fuzz check format bench pages wheel clean
+.PHONY: help setup programs demo test test-fast test-network fuzz check format bench pages wheel clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,7 +26,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup  ## six simulated rooms, Local against FedAPA, a table and a page
 	$(BIN)/fedapa demo
 
-test: setup  ## every test but outages of minutes
+programs:  ## a browser and a broker, for the tests that drive them
+	@bash tests/programs.sh
+
+test: setup programs  ## every test but outages of minutes
 	$(BIN)/python -m pytest -m "not (network and slow)"
 
 test-network: setup  ## rooms on loopback, with outages of minutes
