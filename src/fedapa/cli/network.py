@@ -216,8 +216,8 @@ def room_start(
     Example: fedapa room start kitchen --server example.org:8443 --ca ca.crt --data rooms.h5
     --room kitchen
     """
-    from fedapa.federation.network.place import Place
-    from fedapa.federation.network.room import Connection, serve
+    from fedapa.federation.network.place import Connection, Place
+    from fedapa.federation.network.room import serve
 
     place = Place(room, str(data.resolve()), str(folder.resolve()))
     serve(place, Connection(server, ca.resolve()), _say, once=once)

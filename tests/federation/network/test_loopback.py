@@ -21,7 +21,9 @@ from fedapa import Plan, run
 from fedapa.errors import RunError
 from fedapa.evaluation.record import JsonLines
 from fedapa.federation.network.certificates import make_certificates
-from fedapa.federation.network.room import Connection, check_server, make_room_folder
+from fedapa.federation.network.checking import check_server
+from fedapa.federation.network.place import Connection
+from fedapa.federation.network.room import make_room_folder
 from tests.federation.network.loopback import Federation, wait_until
 from tests.federation.test_flower import THREE, models
 from tests.federation.test_flower import plan_of as small_plan

@@ -90,7 +90,7 @@ def rounds_of(out: Path, room: str) -> tuple[list[int], list[int]]:
     """The rounds that a room trained in, and those that it missed."""
     file = out / "rounds.jsonl"
     lines: list[dict[str, Any]] = JsonLines(file).read() if file.is_file() else []
-    trained = [line["round"] for line in lines if line["rooms"][room]["participated"]]
+    trained = [line["round"] for line in lines if line["rooms"].get(room, {}).get("participated")]
     missed = [line["round"] for line in lines if room in line.get("missing", {}).get("upload", ())]
     return trained, missed
 
