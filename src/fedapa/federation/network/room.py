@@ -7,6 +7,7 @@ reconnects by itself after an outage; when it ends, it is started again.
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -35,6 +36,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
 """Seconds until a SuperNode that ended is started again."""
 _PATIENCE = 180.0
 """Seconds that a SuperNode may take to begin."""
+_LOST, _BACK = b"Connection attempt failed", b"Connection successful after"
+"""What a SuperNode writes to its log when it cannot reach the server, and when it can again."""
 
 
 def make_room_folder(folder: Path) -> str:
@@ -125,6 +128,7 @@ def _end_by_signal() -> None:
 def _live(place: Place, connection: Connection, worker: "_Worker", say: Say) -> None:
     """One life of a SuperNode: everything that it gets is done, until it ends."""
     folder, port = Path(place.folder), _free_port()
+    log = folder / "log" / "supernode.log"
     node = start_child(
         "supernode",
         [
@@ -135,14 +139,23 @@ def _live(place: Place, connection: Connection, worker: "_Worker", say: Say) -> 
             f"--auth-supernode-private-key={folder / 'room.key'}",
             "--isolation=process",
         ],
-        log=folder / "log" / "supernode.log",
+        log=log,
         home=folder / "flower",
     )
     try:
-        with contextlib.closing(Waiting(port)) as waiting:
+        with contextlib.closing(Waiting(port)) as waiting, log.open("rb") as written:
+            written.seek(0, os.SEEK_END)
             _wait_for(node, port)
             say(f"connected to {connection.server} as '{place.room}'; waiting")
+            is_lost = False
             while node.poll() is None:
+                if (now_lost := _is_lost(written, is_lost)) != is_lost:
+                    is_lost = now_lost
+                    say(
+                        f"{connection.server} cannot be reached; trying again"
+                        if is_lost
+                        else f"connected to {connection.server} again; waiting"
+                    )
                 try:
                     token = waiting.acquire()
                     if token is not None:
@@ -155,6 +168,13 @@ def _live(place: Place, connection: Connection, worker: "_Worker", say: Say) -> 
                 time.sleep(_POLL)
     finally:
         end_child(node)
+
+
+def _is_lost(written: IO[bytes], before: bool) -> bool:
+    """Whether the SuperNode has no connection, by what it has written since the last look."""
+    news = written.read()
+    lost, back = news.rfind(_LOST), news.rfind(_BACK)
+    return before if lost == back else lost > back
 
 
 def _free_port() -> int:

@@ -19,7 +19,14 @@ from flwr.app import Context, Message
 from flwr.supercore.constant import TaskType
 
 from fedapa import __version__, processes
-from fedapa.federation.engines.frames import EXCHANGE, REFUSED, Frames, pack
+from fedapa.federation.engines.frames import (
+    EXCHANGE,
+    INTRODUCE,
+    REFUSED,
+    TELL,
+    Frames,
+    pack,
+)
 from fedapa.federation.network.app import app_bundle, make_client_app
 from fedapa.federation.network.flower_calls import Tasks
 from fedapa.federation.network.place import Place
@@ -44,8 +51,12 @@ def done(
         say(f"refused: {reason}")
         return Message(pack({REFUSED: reason.encode()}), reply_to=message)
     context.node_config = {name: str(value) for name, value in asdict(place).items()}
-    asked = message.metadata.message_type == EXCHANGE
-    say(f"round {message.metadata.group_id}: working" if asked else "telling what data there is")
+    sentences = {
+        TELL: "telling what data there is",
+        INTRODUCE: "introducing itself",
+        EXCHANGE: f"round {message.metadata.group_id}: working",
+    }
+    say(sentences.get(message.metadata.message_type, "working"))
     began = time.monotonic()
     reply = app(message, context)
     say(f"answered after {time.monotonic() - began:.1f} s; waiting")
