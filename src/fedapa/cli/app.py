@@ -18,6 +18,7 @@ from fedapa.cli.network import doctor, room, server
 from fedapa.cli.output import end_unread, fail, flush, take_any_stream
 from fedapa.cli.report import report
 from fedapa.cli.run import demo, run
+from fedapa.cli.serve import serve
 from fedapa.cli.simulate import simulate
 from fedapa.errors import FedapaError
 
@@ -61,6 +62,7 @@ def fedapa(
 app.command()(demo)
 app.command()(run)
 app.command()(count)
+app.command()(serve)
 app.command()(join)
 app.command()(inspect)
 app.command("import")(import_)
