@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +20,14 @@ import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
+from fedapa.cli import app
+from fedapa.cli.mqtt import mqtt_settings
 from fedapa.errors import PlanError
 from fedapa.federation.network.certificates import make_certificates
 from fedapa.service import mqtt
-from fedapa.service.home_assistant import Topics
+from fedapa.service.home_assistant import Topics, state_of
 from fedapa.service.mqtt import PASSWORD_VARIABLE, MqttPublisher, MqttSettings, read_password
+from tests.service.conftest import Served
 from tests.service.test_home_assistant import DEVICE, document
 
 LIMIT = 15.0
@@ -408,6 +413,68 @@ def test_tls_trusts_the_given_authority_alone(sleeping: Broker, tmp_path: Path) 
         wait_for(lambda: "certificate is not trusted" in publisher.health.problem)
     with publisher_of(sleeping) as publisher:
         wait_for(lambda: "--mqtt-tls" in publisher.health.problem)
+
+
+@pytest.mark.mqtt
+def test_fedapa_serve_tells_home_assistant(
+    sleeping: Broker, served: Served, tmp_path: Path
+) -> None:
+    """From the command line on: up without a broker, told when it comes, offline at the end."""
+    environment = {name: value for name, value in os.environ.items() if name != PASSWORD_VARIABLE}
+    command = [sys.executable, "-m", "fedapa", "serve", "--run", str(served.run), "--port", "0"]
+    command += ["--source", "simulator:smoke", "--every", "0.5", "--history", f"{tmp_path}/a.db"]
+    command += ["--mqtt", f"127.0.0.1:{sleeping.port}", "--mqtt-prefix", "test/rooms"]
+    slug = served.room.replace(" ", "_")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as service:
+        try:
+            assert service.stdout is not None
+            lines = iter(service.stdout.readline, "")
+            address = next(line for line in lines if "http://" in line).split()[-1]
+            wait_for(lambda: "no broker listens" in health_of(address)["mqtt"]["problem"])
+            assert health_of(address)["status"] == "degraded"
+            sleeping.start()
+            with Listener(sleeping.port) as listener:
+                wait_for(lambda: listener.said(f"test/rooms/{slug}/state"))
+                device = listener.said(f"homeassistant/device/test_rooms_{slug}/config")[0]
+                assert json.loads(device)["dev"]["name"] == f"SIMULATED {served.room}"
+                state = json.loads(listener.said(f"test/rooms/{slug}/state")[0])
+                assert set(state) == set(json.loads(state_of(document()) or b""))
+                assert state["model"].startswith("local round 1 ")
+                assert abs(state["ts"] - time.time()) < 60
+                assert health_of(address)["mqtt"]["connected"]
+                service.send_signal(signal.SIGTERM)
+                wait_for(lambda: listener.said("test/rooms/status")[-1:] == [b"offline"])
+                assert listener.said(f"test/rooms/{slug}/availability")[-1] == b"offline"
+            assert service.wait(LIMIT) == 0
+        finally:
+            service.kill()
+
+
+def health_of(address: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{address}healthz", timeout=LIMIT) as answer:
+        told: dict[str, Any] = json.load(answer)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--mqtt-user", "ha"], "--mqtt-user: there is no broker; give --mqtt HOST, too"),
+        (["--mqtt", "a:b"], "MQTT broker 'a:b': write HOST or HOST:PORT"),
+        (["--mqtt", "a", "--mqtt-prefix", "#"], "MQTT topic prefix '#'"),
+        (["--mqtt", "a", "--mqtt-password-file", "nothing"], "the MQTT password cannot be read"),
+    ],
+)
+def test_options_that_cannot_work_are_one_sentence(options: list[str], expected: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(expected)):
+        app(["serve", "--run", "r", "--source", "simulator", *options], standalone_mode=False)
+
+
+def test_home_assistant_waits_longer_where_counts_are_rare() -> None:
+    nothing = dict.fromkeys(["user", "password_file", "ca", "prefix", "discovery"])
+    rare = mqtt_settings("a", **nothing, tls=False, every=50)
+    usual = mqtt_settings("a", **nothing, tls=False, every=5)
+    assert (rare and rare.expire_after, usual and usual.expire_after) == (150, 60)
 
 
 def test_a_host_that_is_not_known_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
