@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import APIRouter
@@ -32,6 +33,9 @@ from fedapa.service.sources import (
     SimulatedVisits,
     Source,
 )
+
+if TYPE_CHECKING:
+    from fedapa.service.mqtt import MqttPublisher, MqttSettings
 
 __all__ = ["Serving", "made_rooms", "serve_until_stopped"]
 
@@ -61,6 +65,8 @@ class Serving:
     keep: float = 7.0
     """Days."""
     chip: str | None = None
+    mqtt: "MqttSettings | None" = None
+    """The broker that is told of counts; None: none."""
 
 
 def serve_until_stopped(
@@ -80,8 +86,14 @@ def serve_until_stopped(
         for room in rooms:
             ends.callback(room.close)
         listening = ends.enter_context(_bound(serving.host, serving.port))
+        publisher = _publisher(serving.mqtt, server, say)
         app = create_app(
-            server, history=history, token=token, loopback=loopback, routers=tuple(routers)
+            server,
+            history=history,
+            publisher=publisher,
+            token=token,
+            loopback=loopback,
+            routers=tuple(routers),
         )
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=_DRAIN
@@ -89,11 +101,27 @@ def serve_until_stopped(
         ends.enter_context(_ended_by_signals())
         ends.enter_context(history)
         ends.callback(server.listen(history.add))
+        if publisher is not None:
+            ends.enter_context(publisher)
+            ends.callback(server.listen(publisher.publish))
         ends.enter_context(server)
+        if publisher is not None:
+            for document in server.documents():  # rooms that cannot be counted yet are there, too
+                publisher.publish(document)
         for sentence in _greeting(server, serving, listening, token if new_token else None):
             say(sentence)
         uvicorn.Server(config).run(sockets=[listening])
     say("stopped")
+
+
+def _publisher(
+    settings: "MqttSettings | None", server: RoomServer, say: Callable[[str], None]
+) -> "MqttPublisher | None":
+    if settings is None:
+        return None
+    from fedapa.service.mqtt import MqttPublisher  # an extra of its own
+
+    return MqttPublisher(settings, server.rooms, say=say)
 
 
 def made_rooms(serving: Serving) -> list[ServedRoom]:
