@@ -5,12 +5,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-__all__ = ["PHONE", "SCREENS", "Heard", "check_contrast", "check_width", "chromium", "opened"]
+__all__ = [
+    "DESK",
+    "PHONE",
+    "SCREENS",
+    "Heard",
+    "check_contrast",
+    "check_width",
+    "chromium",
+    "opened",
+]
 
 PHONE, DESK = (390, 844), (1280, 900)
 SCREENS = [(size, scheme) for size in (DESK, PHONE) for scheme in ("light", "dark")]
@@ -37,12 +47,15 @@ _CONTRASTS = """() => {
     return own[3] === 1 ? own.slice(0, 3) : over(own, ground(element.parentElement));
   };
   const told = [];
-  for (const element of document.querySelectorAll("body, body *:not(svg, svg *, script, style)")) {
+  const drawn = "svg:not(.main-svg)";  // a figure; the text of live charts is checked
+  const rest = `body, body *:not(${drawn}, ${drawn} *, script, style)`;
+  for (const element of document.querySelectorAll(rest)) {
     const text = [...element.childNodes].filter(node => node.nodeType === Node.TEXT_NODE)
       .map(node => node.textContent.trim()).join("");
     if (!text || !element.checkVisibility()) continue;
     const behind = ground(element);
-    const ink = over(parts(getComputedStyle(element).color), behind);
+    const style = getComputedStyle(element);
+    const ink = over(parts(element.closest("svg") ? style.fill : style.color), behind);
     const [dim, bright] = [light(ink), light(behind)].sort((a, b) => a - b);
     told.push([(bright + 0.05) / (dim + 0.05), text.slice(0, 60)]);
   }
@@ -93,12 +106,17 @@ def opened(
     size: tuple[int, int] = DESK,
     scheme: str = "light",
     picture: Path | None = None,
+    **settings: Any,
 ) -> Iterator[tuple[Page, Heard]]:
-    """A page on a screen, and what is heard of it; ``picture`` keeps how it looked in the end."""
+    """A page on a screen, and what is heard of it; ``picture`` keeps how it looked in the end.
+
+    More settings are those of the reader, e.g. ``timezone_id``.
+    """
     width, height = size
     page = browser.new_page(
         viewport={"width": width, "height": height},
         color_scheme="dark" if scheme == "dark" else "light",
+        **settings,
     )
     heard = Heard()
     page.on("request", lambda request: heard.requests.append(request.url))
