@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import APIRouter
@@ -31,6 +32,10 @@ from fedapa.service.sources import (
     SimulatedVisits,
     Source,
 )
+from fedapa.service.training import training_router
+
+if TYPE_CHECKING:
+    from fedapa.service.mqtt import MqttPublisher, MqttSettings
 
 __all__ = ["Serving", "made_rooms", "serve_until_stopped"]
 
@@ -60,6 +65,8 @@ class Serving:
     keep: float = 7.0
     """Days."""
     chip: str | None = None
+    mqtt: "MqttSettings | None" = None
+    """The broker that is told of counts; None: none."""
 
 
 def serve_until_stopped(
@@ -79,8 +86,14 @@ def serve_until_stopped(
         for room in rooms:
             ends.callback(room.close)
         listening = ends.enter_context(_bound(serving.host, serving.port))
+        publisher = _publisher(serving.mqtt, server, say)
         app = create_app(
-            server, history=history, token=token, loopback=loopback, routers=tuple(routers)
+            server,
+            history=history,
+            publisher=publisher,
+            token=token,
+            loopback=loopback,
+            routers=(*routers, training_router(_folder(serving.run))),
         )
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=_DRAIN
@@ -88,11 +101,27 @@ def serve_until_stopped(
         ends.enter_context(_ended_by_signals())
         ends.enter_context(history)
         ends.callback(server.listen(history.add))
+        if publisher is not None:
+            ends.enter_context(publisher)
+            ends.callback(server.listen(publisher.publish))
         ends.enter_context(server)
+        if publisher is not None:
+            for document in server.documents():  # rooms that cannot be counted yet are there, too
+                publisher.publish(document)
         for sentence in _greeting(server, serving, listening, token if new_token else None):
             say(sentence)
         uvicorn.Server(config).run(sockets=[listening])
     say("stopped")
+
+
+def _publisher(
+    settings: "MqttSettings | None", server: RoomServer, say: Callable[[str], None]
+) -> "MqttPublisher | None":
+    if settings is None:
+        return None
+    from fedapa.service.mqtt import MqttPublisher  # an extra of its own
+
+    return MqttPublisher(settings, server.rooms, say=say)
 
 
 def made_rooms(serving: Serving) -> list[ServedRoom]:
@@ -198,6 +227,11 @@ def _simulated(room: str, preset: str, run: Path) -> Source:
 
 def _history_beside(run: Path) -> Path:
     return run / "live" / "counts.db" if run.is_dir() else run.with_suffix(".counts.db")
+
+
+def _folder(run: Path) -> Path:
+    """The folder of the run that a model file is of, where it is one."""
+    return run if run.is_dir() else run.parent.parent
 
 
 @contextlib.contextmanager

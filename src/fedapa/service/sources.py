@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +54,8 @@ __all__ = [
     "follow_async",
 ]
 
+_Floats: TypeAlias = npt.NDArray[np.float64]
+
 _PAUSE = 0.1
 """s between two looks at a source that has nothing."""
 _AT_ONCE = 2000
@@ -70,6 +72,10 @@ _WAITS = (1.0, 30.0)
 """s before a broken line is opened again: at first, and at most."""
 _EMPTY = 0.25
 """Share of the levels of simulated visits at which nobody is there."""
+_LATE = 1.0
+"""s: by more than that nothing is late; a clock was set back."""
+_LONGEST_PAUSE = 60.0
+"""s in a replay: a longer one is a clock that was set forward, or nothing to wait for."""
 _CONNECTING = 5.0
 """s until an address that does not answer is given up."""
 
@@ -174,8 +180,14 @@ class _Paced(Source):
         super().__init__()
         self._paced = paced
         self._waiting: Piece | None = None
+        self._due: _Floats | None = None
+        """When each packet that waits is due, on a clock that does not jump with the packets'."""
+        self._stamp: float | None = None
+        self._correction = 0.0
+        """What that clock is ahead of the packets' own by now."""
         self._shift: float | None = None
-        """What a stamp lacks to the clock of ``poll``."""
+        """What it lacks to the clock of ``poll``."""
+        self._polled = -float("inf")
 
     @abc.abstractmethod
     def _next(self) -> Piece | None:
@@ -183,6 +195,9 @@ class _Paced(Source):
 
     def poll(self, now: float) -> list[Piece]:
         """What is due by now; of a source that is not paced the next packets, whenever."""
+        if self._shift is not None and now < self._polled - _LATE:  # the clock was set back
+            self._shift += now - self._polled
+        self._polled = now
         made: list[Piece] = []
         while sum(piece.capture.packets for piece in made) < _AT_ONCE and not self.ended:
             if self._waiting is None:
@@ -194,17 +209,28 @@ class _Paced(Source):
             if not self._paced:
                 made.append(piece)
                 continue
-            stamps = np.maximum.accumulate(piece.capture.timestamps)
+            times = self._times(piece.capture.timestamps) if self._due is None else self._due
             if self._shift is None:
-                self._shift = now - float(stamps[0])
-            due = int(np.searchsorted(stamps, now - self._shift, side="right"))
+                self._shift = now - float(times[0])
+            due = int(np.searchsorted(times, now - self._shift, side="right"))
             before, after = _cut(piece, due)
             if before is not None:
-                made.append(replace(before, received=float(stamps[due - 1]) + self._shift))
+                made.append(replace(before, received=float(times[due - 1]) + self._shift))
+            self._due = None
             if after is not None:
-                self._waiting = after
+                self._waiting, self._due = after, times[due:]
                 break
         return self._given(made)
+
+    def _times(self, stamps: _Floats) -> _Floats:
+        """When packets are due: as stamped, but a jump of their clock is a short pause or none."""
+        last = stamps[0] if self._stamp is None else self._stamp
+        steps = np.diff(stamps, prepend=last)
+        jumps = np.where(steps < -_LATE, -steps, np.minimum(0, _LONGEST_PAUSE - steps))
+        corrections = self._correction + np.cumsum(jumps)
+        times = np.maximum(stamps + corrections, last + self._correction)
+        self._stamp, self._correction = float(stamps[-1]), float(corrections[-1])
+        return np.maximum.accumulate(times)
 
 
 def _cut(piece: Piece, at: int) -> tuple[Piece | None, Piece | None]:
@@ -482,7 +508,8 @@ class _Line(_Decoded):
     def _reopened(self, now: float) -> bool:
         """Whether the line stands; otherwise it is on its way, or its time has not come."""
         if self._opening is None:
-            if now < self._again:
+            # Longer than ever waited for: the clock was set back.
+            if 0 < self._again - now <= _WAITS[1]:
                 return False
             self._opening = _Opening(self._connect)
         if not self._opening.done:
