@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 
 from fedapa import Plan, run
+from fedapa.cli import network
+from fedapa.errors import PlanError
 from tests.conftest import hear_ctrl_c
 
 pytestmark = pytest.mark.network
@@ -105,6 +108,37 @@ def test_another_address_needs_a_token_that_is_printed_once(smoke: Path) -> None
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_room_that_learns_may_count_beside(
+    smoke: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ``room start --serve`` starts: a child on the room's folder, which ends with it."""
+    monkeypatch.setattr(network, "_MISTAKES_TOLD", 1.0)
+    (tmp_path / "room.pub").write_text("key")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+
+    def reason() -> str:
+        try:
+            return str(ask(address, "/api/rooms")["rooms"][0]["reason"])
+        except OSError:
+            return ""
+
+    counting = network._counting_beside(
+        tmp_path, "hotel room", "simulator:smoke", host="127.0.0.1", port=port
+    )
+    with counting:
+        until(lambda: reason() == "there is no model of this room yet")
+        model = tmp_path / "models" / "run" / "hotel room.safetensors"
+        model.parent.mkdir(parents=True)
+        shutil.copyfile(smoke / "models" / "hotel room.safetensors", model)
+        until(lambda: ask(address, "/api/rooms")["rooms"][0]["model"] is not None)
+    with pytest.raises(OSError, match="refused"):
+        ask(address, "/api/rooms")
+    with pytest.raises(PlanError, match="say where packets come from"):
+        network._counting_beside(tmp_path, "hotel room", None, host="", port=1).__enter__()
 
 
 def test_what_cannot_be_served_is_one_sentence_and_code_2(smoke: Path) -> None:

@@ -78,6 +78,19 @@ def test_a_source_that_has_ended_says_so() -> None:
     assert house.room.document()["reason"].endswith("the source: it has ended")
 
 
+def test_a_line_that_is_lost_is_told_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    house = House()
+    house.source.problem = "no such device; opened again in 1 s"
+    house.second(None, seconds=3)
+    house.source.problem = "no such device; opened again in 2 s"
+    house.second(None, seconds=3)
+    assert house.room.document()["problem"] == "no such device; opened again in 2 s"
+    assert "no such device" in house.room.document()["reason"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "room cafe: given: no such device; opened again in 1 s"
+    ]
+
+
 def test_a_newer_model_is_taken_up_without_a_gap() -> None:
     house = House(level_model(), level_model())
     house.second(2, seconds=12)

@@ -298,6 +298,6 @@ def _greeting(
             "crosses the network unencrypted; in front of others put a proxy with TLS."
         )
     for one in documents:
-        if one["problem"] or one["model_problem"]:
-            yield f"room '{one['room']}': {one['problem'] or one['model_problem']}"
+        if one["model_problem"]:
+            yield f"room '{one['room']}': {one['model_problem']}"
     yield "Ctrl-C ends it."

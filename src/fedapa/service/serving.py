@@ -170,6 +170,8 @@ class ServedRoom:
         self._counter: LiveCounter | None = None
         self._finished = False
         self._failed = ""
+        self._lost = False
+        """Whether nothing comes from the source, for a reason that was logged."""
         self._skipped: Counter[str] = Counter()
         """Of counters that are no more."""
         self._people: int | None = None
@@ -257,6 +259,13 @@ class ServedRoom:
             self._publish(self._last, now)
         return documents
 
+    def announce(self, now: float, shift: float = 0.0) -> None:
+        """Have a document before anything has come."""
+        self._shift = shift
+        self._began = now
+        self._take_model()
+        self._publish(None, now)
+
     def close(self) -> None:
         """Let go of the source."""
         self._source.close()
@@ -312,6 +321,9 @@ class ServedRoom:
         statistics = source.statistics
         skipped = self._skipped + Counter(statistics.skipped)
         problem = statistics.problem or ("it has ended" if source.ended else "")
+        if statistics.problem and not self._lost:
+            _log.warning("room %s: %s: %s", self.name, source.name, statistics.problem)
+        self._lost = bool(statistics.problem)
         if self._counter is not None:
             skipped += self._counter.skipped + self._counter.dropped
         if count is None:
@@ -429,7 +441,8 @@ class RoomServer:
     def start(self) -> None:
         """Load the models, then count until ``stop``."""
         self.look_for_models()
-        self.step()  # so that every room has a document
+        for room in self.rooms.values():
+            room.announce(self._steady(), self._shift)
         for work, name in ((self._serve, "fedapa rooms"), (self._watch, "fedapa models")):
             thread = threading.Thread(target=work, name=name, daemon=True)
             self._threads.append(thread)

@@ -485,7 +485,6 @@ class _Line(_Decoded):
         self._handle: int | None = None
         self._opening: _Opening | None = None
         if patient:
-            self._problem = "is being opened"
             return
         try:
             self._take(self._connect())

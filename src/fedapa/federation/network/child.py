@@ -1,5 +1,6 @@
-"""Flower's programs as children of ours: they end when their parent does, however it ends."""
+"""Programs as children of ours: they end when their parent does, however it ends."""
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -15,6 +16,7 @@ PROGRAMS = {
     "superlink": ("flwr.superlink.cli", "flower_superlink"),
     "supernode": ("flwr.supernode.cli", "flower_supernode"),
     "run": ("fedapa.federation.network.running", "main"),
+    "fedapa": ("fedapa.__main__", "main"),
 }
 _SET_DEATH_SIGNAL = 1
 _PATIENCE = 15.0
@@ -25,12 +27,13 @@ def start_child(
     program: str,
     arguments: Sequence[str],
     *,
-    log: Path,
+    log: Path | None,
     home: Path,
     variables: Mapping[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """Start one of the programs; what it says goes to the end of ``log``."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    """Start one of the programs; what it says goes to the end of ``log``, or where ours goes."""
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
     environment = {
         **os.environ,
         "FLWR_HOME": str(home),
@@ -39,12 +42,12 @@ def start_child(
         "PYTHONUNBUFFERED": "1",
         **(variables or {}),
     }
-    with log.open("ab") as stream:
+    with contextlib.nullcontext() if log is None else log.open("ab") as stream:
         return subprocess.Popen(
             [sys.executable, "-m", __name__, str(os.getpid()), program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=stream,
-            stderr=subprocess.STDOUT,
+            stderr=None if log is None else subprocess.STDOUT,
             env=environment,
             start_new_session=True,  # Ctrl-C is for the parent, which ends its children in order
         )
