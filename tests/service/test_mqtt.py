@@ -30,7 +30,7 @@ from fedapa.service.mqtt import PASSWORD_VARIABLE, MqttPublisher, MqttSettings, 
 from tests.service.conftest import Served
 from tests.service.test_home_assistant import DEVICE, document
 
-LIMIT = 15.0
+LIMIT = 30.0
 """s: what has not come by then does not come. Mostly it takes milliseconds."""
 CONFIG = "homeassistant/device/fedapa_room_a/config"
 STATE, AVAILABILITY, STATUS = "fedapa/room_a/state", "fedapa/room_a/availability", "fedapa/status"
@@ -311,7 +311,7 @@ def test_a_broker_that_hangs_delays_nobody_and_then_gets_the_newest(broker: Brok
             assert time.monotonic() - began < 2
         finally:
             broker.process.send_signal(signal.SIGCONT)
-        wait_for(lambda: json.loads(listener.said(STATE)[-1])["count"] == 1999)
+        wait_for(lambda: b'"count":1999,' in b"".join(listener.said(STATE)[-1:]))
         assert len(listener.said(STATE)) <= 30
 
 
