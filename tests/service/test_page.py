@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,6 +68,9 @@ OUTLINED = """() => {
   const own = getComputedStyle(document.activeElement);
   return [style, own].some((each) => each.outlineStyle !== "none" && each.outlineWidth !== "0px");
 }"""
+
+
+expect.set_options(timeout=15_000)  # busy machines are slow, not wrong
 
 
 @dataclass
@@ -178,9 +182,8 @@ def test_cards_follow_the_events(browser: Browser, site: Site) -> None:
         expect(bus.locator(".number")).to_have_text("3")
         expect(bus.locator(".detail")).to_have_text("2 to 4 people confidence 55\u00a0%")
         expect(bus.locator(".state")).to_have_text("counting")
-        expect(page.locator(".summary")).to_have_text(
-            "2 rooms: 2 counting. 6 people counted in all."
-        )
+        summary = page.locator(".summary")
+        expect(summary).to_have_text("2 rooms: 2 counting. 6 people counted in all.")
         site.service.tell("bus", count=1, lo=1, hi=1, confidence=0.9)
         expect(bus.locator(".number")).to_have_text("1")
         expect(bus.locator(".unit")).to_have_text("person")
@@ -192,7 +195,7 @@ def test_cards_follow_the_events(browser: Browser, site: Site) -> None:
         expect(bus.locator(".state")).to_have_text("unavailable: no packets for 10 s")
         expect(bus.locator(".detail")).to_be_hidden()
         expect(card(page, "cafe").locator(".number")).to_have_text("3")
-        expect(page.locator(".summary")).to_contain_text("1 counting, 1 unavailable. 3 people")
+        expect(summary).to_contain_text("1 counting, 1 unavailable. 3 people")
 
 
 def test_state_changes_are_read_out_and_numbers_are_not(browser: Browser, site: Site) -> None:
@@ -229,7 +232,7 @@ def test_times_are_the_visitors(browser: Browser, site: Site) -> None:
     with visit(browser, site.address) as (page, _):
         there = datetime.fromtimestamp(site.service.started, ZoneInfo(ZONE))
         expect(page.locator("#service")).to_contain_text(f"running since {there:%H:%M}, history")
-        expect(card(page, "bus").locator(".age")).to_have_text("counted 2 s ago")
+        expect(card(page, "bus").locator(".age")).to_have_text(re.compile(r"^counted \d+ s ago$"))
 
 
 def test_what_rooms_are_called_is_never_markup(browser: Browser) -> None:
@@ -321,7 +324,7 @@ def test_a_lost_connection_takes_every_count_away(
 
 def test_a_count_that_nobody_renews_is_taken_away(browser: Browser, site: Site) -> None:
     """The stream is open, but the room's last count is three counts old."""
-    site.service.rooms["bus"].told["time"] -= 12
+    site.service.rooms["bus"].told |= {"every": 5.0, "time": time.time() - 12}
     with visit(browser, site.address) as (page, _):
         expect(card(page, "bus").locator(".number")).to_have_text("3")
         expect(card(page, "bus").locator(".number")).to_have_text("–", timeout=10_000)
@@ -331,15 +334,17 @@ def test_a_count_that_nobody_renews_is_taken_away(browser: Browser, site: Site) 
 
 def test_a_token_that_is_gone_is_asked_for(browser: Browser) -> None:
     token = "a-token-that-nobody-guesses"
-    with Site(Telling([document_of("bus")]), token=token) as site:
-        with visit(browser, f"{site.address}?token={token}", offline=True) as (page, heard):
-            expect(page.locator(".number")).to_have_text("3")
-            page.context.clear_cookies()
-            site.down()
-            site.up()
-            expect(page.locator("#lost")).to_contain_text("access token")
-            expect(page.locator(".number")).to_have_text("–")
-            heard.complaints = [each for each in heard.complaints if "401" not in each]
+    with (
+        Site(Telling([document_of("bus")]), token=token) as site,
+        visit(browser, f"{site.address}?token={token}", offline=True) as (page, heard),
+    ):
+        expect(page.locator(".number")).to_have_text("3")
+        page.context.clear_cookies()
+        site.down()
+        site.up()
+        expect(page.locator("#lost")).to_contain_text("access token")
+        expect(page.locator(".number")).to_have_text("–")
+        heard.complaints = [each for each in heard.complaints if "401" not in each]
 
 
 # ---- how it looks, and who can use it -----------------------------------------------------------
@@ -376,13 +381,12 @@ def test_every_view_can_be_read_on_a_desk_and_a_phone_light_and_dark(
         expect(card(page, "bus").locator(".line")).to_have_attribute("d", re.compile("^M.*L"))
         page.screenshot(path=pictures / f"rooms-{size[0]}-{scheme}.png", full_page=True)
         readable(page)
-        for name in ("classroom", "hotel room"):
-            page.goto(f"{house.address}#/rooms/{name}")
-            expect(page.locator(".heatmaplayer image")).to_be_visible()
-            expect(page.locator(".scatterlayer .trace").first).to_be_attached()
-            expect(page.locator(".barlayer .point").first).to_be_attached()
-            page.screenshot(path=pictures / f"{name}-{size[0]}-{scheme}.png", full_page=True)
-            readable(page)
+        card(page, "classroom").click()
+        expect(page.locator(".heatmaplayer image")).to_be_visible()
+        expect(page.locator(".scatterlayer .trace").first).to_be_attached()
+        expect(page.locator(".barlayer .point").first).to_be_attached()
+        page.screenshot(path=pictures / f"room-{size[0]}-{scheme}.png", full_page=True)
+        readable(page)
 
 
 @pytest.mark.parametrize("many", [0, 1, 20])
@@ -401,31 +405,33 @@ def test_no_room_one_and_twenty(browser: Browser, pictures: Path, many: int) -> 
 
 def test_every_card_can_be_reached_by_keyboard_and_back(browser: Browser) -> None:
     names = [f"room {number}" for number in range(20)]
-    with Site(Telling([document_of(name) for name in names])) as site:
-        with visit(browser, site.address) as (page, _):
-            expect(page.locator(".card")).to_have_count(20)
-            reached = []
-            for _ in range(22):
-                page.keyboard.press("Tab")
-                reached.append(page.evaluate("document.activeElement.textContent"))
-                assert page.evaluate(OUTLINED), reached
-            assert reached == ["Skip to the rooms", "Rooms", *names]
-            for name in (names[18], names[17]):
-                page.keyboard.press("Shift+Tab")
-                assert page.evaluate("document.activeElement.textContent") == name
-            page.keyboard.press("Enter")
-            expect(page.get_by_role("heading", level=1)).to_be_focused()
-            expect(page.get_by_role("heading", level=1)).to_have_text("room 17")
-            expect(page).to_have_title("room 17 · FedAPA")
-            tools = []
-            for _ in range(5):
-                page.keyboard.press("Tab")
-                tools.append(page.evaluate("document.activeElement.textContent"))
-            assert tools == ["As numbers", "Hour", "Day", "Week", "Pause"]
-            for _ in range(6):
-                page.keyboard.press("Shift+Tab")
-            page.keyboard.press("Enter")
-            expect(page.get_by_role("link", name="room 17")).to_be_focused()
+    with (
+        Site(Telling([document_of(name) for name in names])) as site,
+        visit(browser, site.address) as (page, _),
+    ):
+        expect(page.locator(".card")).to_have_count(20)
+        reached = []
+        for _ in range(22):
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate("document.activeElement.textContent"))
+            assert page.evaluate(OUTLINED), reached
+        assert reached == ["Skip to the rooms", "Rooms", *names]
+        for name in (names[18], names[17]):
+            page.keyboard.press("Shift+Tab")
+            assert page.evaluate("document.activeElement.textContent") == name
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_be_focused()
+        expect(page.get_by_role("heading", level=1)).to_have_text("room 17")
+        expect(page).to_have_title("room 17 · FedAPA")
+        tools = []
+        for _ in range(5):
+            page.keyboard.press("Tab")
+            tools.append(page.evaluate("document.activeElement.textContent"))
+        assert tools == ["As numbers", "Hour", "Day", "Week", "Pause"]
+        for _ in range(6):
+            page.keyboard.press("Shift+Tab")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("link", name="room 17")).to_be_focused()
 
 
 def test_the_skip_link_leads_past_the_header(browser: Browser, site: Site) -> None:
@@ -445,22 +451,24 @@ def test_a_room_shows_its_day_its_packets_and_its_model(browser: Browser, house:
         house.service.tell(**told)
     with visit(browser, f"{house.address}#/rooms/hotel%20room") as (page, heard):
         expect(page.locator(".heatmaplayer image")).to_be_visible()
-        section = page.locator("section")
-        expect(section.filter(has_text="Counts over time")).to_contain_text("in the last 24 h.")
-        lost = section.filter(has_text="Packets")
+        history, lost, model, waterfall = (
+            page.locator("section", has=page.get_by_role("heading", name=name))
+            for name in ("Counts over time", "Packets", "Model", "CSI amplitude, live")
+        )
+        expect(history).to_contain_text("in the last 24 h.")
         expect(lost).to_contain_text("99.6 packets/s")
         expect(lost.get_by_role("row", name="out of order 12")).to_be_visible()
         expect(lost).to_contain_text("15 (1.2 %)")
-        expect(section.filter(has_text="Model")).to_contain_text("Round20")
+        expect(model).to_contain_text("Round20")
         page.get_by_role("button", name="Hour").click()
-        expect(section.filter(has_text="Counts over time")).to_contain_text("in the last 60 min.")
+        expect(history).to_contain_text("in the last 60 min.")
         house.service.tell("hotel room", count=2, lo=1, hi=3, belief=[0, 0.1, 0.8, 0.1, 0, 0])
         expect(page.locator(".now .number")).to_have_text("2")
         page.get_by_text("As numbers").click()
         expect(page.get_by_role("row", name="2 80\u00a0%")).to_be_visible()
         expect(page.locator("[aria-label^='Most probable: 2 people 80']")).to_be_visible()
         page.get_by_role("button", name="Pause").click()
-        expect(section.filter(has_text="CSI amplitude")).to_contain_text("Paused at")
+        expect(waterfall).to_contain_text("Paused at")
         page.wait_for_timeout(300)
         before = len([address for address in heard.requests if "waterfall" in address])
         page.wait_for_timeout(2500)
@@ -485,8 +493,10 @@ def test_training_is_offered_where_a_run_is_followed(browser: Browser, followed:
     router = APIRouter()
     router.add_api_route("/api/training", lambda: {"runs": []})
     told = [document_of("bus")]
-    with Site(Telling(told), routers=[router] if followed else []) as site:
-        with visit(browser, site.address) as (page, _):
-            with page.expect_response("**/api/training"):
-                expect(page.locator(".card")).to_have_count(1)
-            expect(page.get_by_role("link", name="Training")).to_be_visible(visible=followed)
+    with (
+        Site(Telling(told), routers=[router] if followed else []) as site,
+        visit(browser, site.address) as (page, _),
+    ):
+        with page.expect_response("**/api/training"):
+            expect(page.locator(".card")).to_have_count(1)
+        expect(page.get_by_role("link", name="Training")).to_be_visible(visible=followed)

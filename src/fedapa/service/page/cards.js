@@ -89,7 +89,7 @@ export function listening(live, heard) {
 
 /** "6 rooms: 4 counting, 1 unsure, 1 unavailable. 12 people counted." */
 function summaryOf(live) {
-  if (live.connection !== "open") return `${plural(live.rooms.size, "room", "rooms")}: no connection, nothing is known of now.`;
+  if (live.connection !== "open") return `${plural(live.rooms.size, "room", "rooms")}: no connection, so no counts.`;
   const views = [...live.rooms.keys()].map((name) => live.view(name));
   const states = ["counting", "unsure", "unavailable"]
     .map((state) => [views.filter((view) => view.state === state).length, state])
