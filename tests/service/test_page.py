@@ -219,7 +219,7 @@ class OneModel:
 def test_a_source_that_stops_turns_its_room_unavailable(browser: Browser) -> None:
     source, watch = Trickle(), OneModel()
     settings = CounterSettings(every=0.5, timeout=2.0)
-    room = ServedRoom("cafe", watch, lambda: source, settings)  # type: ignore[arg-type]
+    room = ServedRoom("cafe", watch, source, settings)  # type: ignore[arg-type]
     server = RoomServer([room])
     with server, Site(server) as site, visit(browser, site.address) as (page, _):
         cafe = card(page, "cafe")

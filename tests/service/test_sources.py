@@ -228,6 +228,7 @@ def test_a_clock_that_is_set_back_does_not_keep_a_line_closed() -> None:
             polled(source, lambda: bool(source.statistics.problem))
             source.poll(time.time() - 3600)
             server.accept()[0].close()
+            polled(source, lambda: source.statistics.opened == 2)  # a thread opens it
             assert source.statistics.opened == 2
 
 
@@ -239,6 +240,24 @@ def test_nobody_at_an_address_is_told() -> None:
         Esp32Tcp("127.0.0.1", port)
     with pytest.raises(SourceError, match="cannot be opened"):
         Esp32Tcp("127.0.0.1", 99_999)
+
+
+@pytest.mark.network
+def test_a_patient_line_waits_for_who_is_not_there_yet() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = server.getsockname()
+    with Esp32Tcp(*place, patient=True) as source:
+        polled(source, lambda: bool(source.statistics.problem))
+        assert "opened again in 1 s" in source.statistics.problem
+        assert source.statistics.opened == 0
+        with socket.create_server(place) as server:
+            server.settimeout(5)
+            source.poll(time.time() + 2)
+            first, _ = server.accept()
+            with first:
+                first.sendall(line(0) + line(1) + line(2))
+                assert packets(polled(source, lambda: source.statistics.packets >= 3)) == 3
+        assert source.statistics.problem == ""
 
 
 def test_lines_of_a_serial_device_are_packets() -> None:

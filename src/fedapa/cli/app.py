@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fedapa.cli.algorithms import algorithms
+from fedapa.cli.calibrate import calibrate
 from fedapa.cli.captures import import_, inspect
 from fedapa.cli.count import count
 from fedapa.cli.experiments import compare, reproduce
@@ -74,6 +75,7 @@ app.command()(demo)
 app.command()(run)
 app.command()(count)
 app.command()(serve)
+app.command()(calibrate)
 app.command()(join)
 app.command()(inspect)
 app.command("import")(import_)
