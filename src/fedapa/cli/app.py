@@ -25,7 +25,18 @@ from fedapa.errors import FedapaError
 
 __all__ = ["app", "main"]
 
-_OF_NETWORK = ("flwr", "uvicorn", "httpx", "cryptography", "ray")
+_EXTRAS = {
+    "flwr": "flower",
+    "uvicorn": "flower",
+    "httpx": "flower",
+    "cryptography": "flower",
+    "ray": "simulation",
+    "fastapi": "serve",
+    "sse_starlette": "serve",
+    "prometheus_client": "serve",
+    "plotly": "serve",
+    "paho": "mqtt",
+}
 """What comes with an extra of its own."""
 
 
@@ -104,8 +115,8 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}; nothing saved before was lost")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in _OF_NETWORK:
-            extra = "simulation" if error.name == "ray" else "flower"
+        if extra := _EXTRAS.get((error.name or "").partition(".")[0]):
+            extra = "serve" if "serve" in sys.argv and extra == "flower" else extra
             fail(
                 f"this command needs {error.name}; in a checkout of fedapa: pip install -e "
                 f"'.[{extra}]'"

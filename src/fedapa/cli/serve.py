@@ -5,6 +5,16 @@ from typing import Annotated
 
 import typer
 
+from fedapa.cli.mqtt import (
+    Broker,
+    BrokerAuthority,
+    BrokerPassword,
+    BrokerTls,
+    BrokerUser,
+    DiscoveryPrefix,
+    TopicPrefix,
+    mqtt_settings,
+)
 from fedapa.cli.output import print_out
 
 __all__ = ["serve"]
@@ -43,6 +53,13 @@ def serve(
     chip: Annotated[
         str | None, typer.Option(help="Of Nexmon packets that do not tell it, e.g. 4358.")
     ] = None,
+    mqtt: Broker = None,
+    mqtt_user: BrokerUser = None,
+    mqtt_password_file: BrokerPassword = None,
+    mqtt_tls: BrokerTls = False,
+    mqtt_ca: BrokerAuthority = None,
+    mqtt_prefix: TopicPrefix = None,
+    mqtt_discovery: DiscoveryPrefix = None,
 ) -> None:
     """Count people in one or several rooms until Ctrl-C: a page, an API, metrics.
 
@@ -64,5 +81,15 @@ def serve(
         history=history,
         keep=keep,
         chip=chip,
+        mqtt=mqtt_settings(
+            mqtt,
+            user=mqtt_user,
+            password_file=mqtt_password_file,
+            tls=mqtt_tls,
+            ca=mqtt_ca,
+            prefix=mqtt_prefix,
+            discovery=mqtt_discovery,
+            every=every,
+        ),
     )
     serve_until_stopped(wanted, print_out)

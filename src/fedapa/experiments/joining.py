@@ -277,7 +277,7 @@ ONBOARDING = Experiment(
     parameter="labels of each class",
     notes=(_LABELS, *_NOTES),
     fixed=True,
-    reference=f"{FedJoin.name}-1",
+    reference=FedJoin.name,
 )
 """``fedapa reproduce onboarding``: a new room joins with 1, 2, 4, … labelled recordings a count.
 
@@ -298,7 +298,7 @@ FEW_LABELS = Experiment(
         "none, and normalisers are of all of them. A room says which counts it may have.",
     ),
     fixed=True,
-    reference=f"{FedJoin.name}-1",
+    reference=FedJoin.name,
 )
 """``fedapa reproduce few-labels``: all rooms have few labels, and windows without any.
 
@@ -314,7 +314,7 @@ UNSEEN_COUNTS = Experiment(
     parameter="which counts have labels",
     notes=_NOTES,
     fixed=True,
-    reference=f"{FedJoin.name}-{_PARTS['lower']}",
+    reference=FedJoin.name,
 )
 """``fedapa reproduce unseen-counts``: a new room with labels for half of its counts.
 

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
@@ -26,6 +26,9 @@ from fedapa.service.access import Guard
 from fedapa.service.history import KEPT, History
 from fedapa.service.metrics import CONTENT_TYPE, registry_of, text_of
 from fedapa.service.serving import Document, RoomServer, ServedRoom
+
+if TYPE_CHECKING:
+    from fedapa.service.mqtt import MqttPublisher
 
 __all__ = ["create_app"]
 
@@ -116,6 +119,7 @@ def create_app(
     service: RoomServer,
     *,
     history: History | None = None,
+    publisher: "MqttPublisher | None" = None,
     token: str | None = None,
     loopback: bool = True,
     routers: Sequence[APIRouter] = (),
@@ -125,6 +129,7 @@ def create_app(
     Args:
         service: what counts.
         history: what was counted; None: nothing is kept.
+        publisher: what tells a broker; None: no broker is told.
         token: that every request must have; None: none.
         loopback: only this machine can ask; then only by its own names.
         routers: more to serve.
@@ -137,7 +142,7 @@ def create_app(
         redoc_url=None,
     )
     app.include_router(_rooms_router(service, history))
-    app.include_router(_watching_router(service, history))
+    app.include_router(_watching_router(service, history, publisher))
     for router in routers:
         app.include_router(router)
     app.include_router(_page_router())
@@ -241,7 +246,9 @@ async def _counts(service: RoomServer) -> AsyncIterator[dict[str, str]]:
 # ---- for those who watch over it ----------------------------------------------------------------
 
 
-def _watching_router(service: RoomServer, history: History | None) -> APIRouter:
+def _watching_router(
+    service: RoomServer, history: History | None, publisher: "MqttPublisher | None"
+) -> APIRouter:
     router = APIRouter(tags=["service"])
     registry = registry_of(service, history)
 
@@ -254,6 +261,9 @@ def _watching_router(service: RoomServer, history: History | None) -> APIRouter:
     async def healthz(request: Request) -> dict[str, Any]:
         """``ok``, or ``degraded`` and why; it answers in any case."""
         problems = _problems(service, history)
+        broker = None if publisher is None else publisher.health
+        if broker is not None and not broker.connected:
+            problems.append(f"MQTT broker {broker.broker}: {broker.problem}")
         told: dict[str, Any] = {"status": "degraded" if problems else "ok"}
         if request.scope.get("state", {}).get("trusted"):
             states = [document["state"] for document in service.documents()]
@@ -261,6 +271,7 @@ def _watching_router(service: RoomServer, history: History | None) -> APIRouter:
                 "problems": problems,
                 "rooms": {state: states.count(state) for state in sorted(set(states))},
                 "history": _history_state(history),
+                "mqtt": None if broker is None else broker.document(),
                 "version": __version__,
             }
         return told
@@ -316,6 +327,10 @@ def _page_router() -> APIRouter:
     def index() -> Response:
         headers = {"cache-control": "no-cache"}
         return FileResponse(_page_folder() / "index.html", headers=headers)
+
+    @router.get("/api/training", status_code=204)
+    async def no_training() -> None:
+        """Where no run is followed; a router that follows one comes before this one."""
 
     @router.get("/static/plotly.min.js")
     def charts() -> Response:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from fedapa.errors import DataError, FedapaError, PlanError, nearest
+from fedapa.federation.checkpoint import Checkpoint
 from fedapa.rooms.model_file import CountingModel, load_model
-from fedapa.toml import read_toml
+from fedapa.toml import parse_toml, read_toml
 
 __all__ = ["ModelWatch", "ServedModel", "simulated_from", "watch_rooms"]
 
@@ -63,11 +64,11 @@ def watch_rooms(place: Path, rooms: list[str] | None = None) -> "dict[str, Model
         raise PlanError(f"{place}: there is no such run; train one with: fedapa run --out {place}")
     else:
         found = {path.stem for path in (place / "models").rglob("*.safetensors")}
-        if not found and (place / _ROOM_KEY).is_file():
+        if (place / _ROOM_KEY).is_file():
             # Its first model comes with the first run; it waits for that.
-            if not rooms:
+            if not found and not rooms:
                 raise PlanError(f"{place}: has no model yet; say which room it is: --room NAME")
-            found = set(rooms)
+            found |= set(rooms or ())
         if not found:
             raise DataError(
                 f"{place}: holds no model files; give the folder of a run whose rooms have nets, "
@@ -161,11 +162,29 @@ def _origin(path: Path) -> tuple[str, int | None]:
     """Algorithm and round of a model file, as far as what lies around it tells."""
     inside = path.parent.parent
     if (inside / "plan.toml").is_file():
-        algorithm = _plan(inside).get("algorithm", {})
-        named = algorithm.get("name", "") if isinstance(algorithm, dict) else algorithm
+        algorithm = _name_of(_plan(inside).get("algorithm"))
         states, records = inside / "rooms" / path.stem, inside / "rounds.jsonl"
-        return str(named), _kept_round(states) or _last_round(records)
-    return "", _kept_round(inside.parent / "states" / path.parent.name)
+        return algorithm, _kept_round(states) or _last_round(records)
+    room = inside.parent
+    return _agreed_algorithm(room, path), _kept_round(room / "states" / path.parent.name)
+
+
+def _agreed_algorithm(room: Path, model: Path) -> str:
+    """The algorithm of the last plan that a room agreed to before that model was written."""
+    try:
+        written = model.stat().st_mtime
+        plans = [(file.stat().st_mtime, file) for file in (room / "agreed").iterdir()]
+        earlier = [plan for plan in plans if plan[0] <= written]
+        tree = Checkpoint(max(earlier)[1]).load() if earlier else None
+        plan = parse_toml("" if tree is None else str(tree["plan"]), "plan")
+    except (OSError, FedapaError, KeyError):
+        return ""
+    return _name_of(plan.get("algorithm"))
+
+
+def _name_of(algorithm: object) -> str:
+    named = algorithm.get("name", "") if isinstance(algorithm, dict) else algorithm
+    return named if isinstance(named, str) else ""
 
 
 def _kept_round(states: Path) -> int | None:

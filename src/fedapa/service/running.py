@@ -6,13 +6,13 @@ room ``unavailable`` and is tried again.
 """
 
 import contextlib
-import functools
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import APIRouter
@@ -32,6 +32,10 @@ from fedapa.service.sources import (
     SimulatedVisits,
     Source,
 )
+from fedapa.service.training import training_router
+
+if TYPE_CHECKING:
+    from fedapa.service.mqtt import MqttPublisher, MqttSettings
 
 __all__ = ["Serving", "made_rooms", "serve_until_stopped"]
 
@@ -61,6 +65,8 @@ class Serving:
     keep: float = 7.0
     """Days."""
     chip: str | None = None
+    mqtt: "MqttSettings | None" = None
+    """The broker that is told of counts; None: none."""
 
 
 def serve_until_stopped(
@@ -80,8 +86,14 @@ def serve_until_stopped(
         for room in rooms:
             ends.callback(room.close)
         listening = ends.enter_context(_bound(serving.host, serving.port))
+        publisher = _publisher(serving.mqtt, server, say)
         app = create_app(
-            server, history=history, token=token, loopback=loopback, routers=tuple(routers)
+            server,
+            history=history,
+            publisher=publisher,
+            token=token,
+            loopback=loopback,
+            routers=(*routers, training_router(_folder(serving.run))),
         )
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=_DRAIN
@@ -89,11 +101,27 @@ def serve_until_stopped(
         ends.enter_context(_ended_by_signals())
         ends.enter_context(history)
         ends.callback(server.listen(history.add))
+        if publisher is not None:
+            ends.enter_context(publisher)
+            ends.callback(server.listen(publisher.publish))
         ends.enter_context(server)
+        if publisher is not None:
+            for document in server.documents():  # rooms that cannot be counted yet are there, too
+                publisher.publish(document)
         for sentence in _greeting(server, serving, listening, token if new_token else None):
             say(sentence)
         uvicorn.Server(config).run(sockets=[listening])
     say("stopped")
+
+
+def _publisher(
+    settings: "MqttSettings | None", server: RoomServer, say: Callable[[str], None]
+) -> "MqttPublisher | None":
+    if settings is None:
+        return None
+    from fedapa.service.mqtt import MqttPublisher  # an extra of its own
+
+    return MqttPublisher(settings, server.rooms, say=say)
 
 
 def made_rooms(serving: Serving) -> list[ServedRoom]:
@@ -107,9 +135,8 @@ def made_rooms(serving: Serving) -> list[ServedRoom]:
     made: list[ServedRoom] = []
     try:
         for name, spec in chosen.items():
-            opener, title = _opener(name, spec, serving)
-            room = ServedRoom(name, watches[name], opener, serving.settings, source_name=title)
-            made.append(room)
+            source = _source(name, spec, serving)
+            made.append(ServedRoom(name, watches[name], source, serving.settings))
     except Exception:
         for room in made:
             room.close()
@@ -123,12 +150,16 @@ def _assigned(
     """Room → source, of those that have one."""
     given: dict[str, str] = {}
     for text in specs:
-        room, equals, spec = text.partition("=")
-        if not equals or (room not in watches and Path(text).exists()):
-            room, spec = "", text
+        # Names of files have "=" in them, too.
+        room = next((name for name in watches if text.startswith(f"{name}=")), "")
+        spec = text[len(room) + 1 :] if room else text
+        plain = text.partition(":")[0] in _KINDS or Path(text).exists()
+        if not room and not plain and "=" in text:
+            wrong = text.partition("=")[0]
+            raise PlanError(
+                f"--source {text}: there is no room '{wrong}'; {nearest(wrong, watches)}"
+            )
         names = [room] if room else [name for name in watches if name not in given]
-        if room and room not in watches:
-            raise PlanError(f"--source {text}: there is no room '{room}'; {nearest(room, watches)}")
         if room in given:
             raise PlanError(f"--source {text}: room '{room}' has a source already, {given[room]}")
         if len(names) > 1 and spec.partition(":")[0] != "simulator":
@@ -144,42 +175,35 @@ def _assigned(
     return {name: given[name] for name in watches if name in given}
 
 
-def _opener(room: str, spec: str, serving: Serving) -> tuple[Callable[[], Source], str]:
-    """What opens a source, and its name; what cannot work is raised at once."""
+def _source(room: str, spec: str, serving: Serving) -> Source:
+    """The source that a spec names; what cannot work is raised at once.
+
+    A serial or TCP receiver may be away and come back: it is waited for.
+    """
     kind, _, rest = spec.partition(":")
     if kind not in _KINDS:
         if not Path(spec).exists() and not Path(spec).suffix:
             raise PlanError(f"--source {spec}: unknown; {nearest(kind, _KINDS)}; or name a file")
         kind, rest = "file", spec
-    if kind in ("serial", "tcp"):
-        # A receiver may be away and come back: tried again, and told of until then.
-        line = _line(kind, rest, spec)
-        return line, f"{kind} {rest}"
     if kind == "simulator":
-        source: Source = _simulated(room, rest, serving.run)
-    elif kind == "udp":
-        address, colon, port = rest.rpartition(":")
-        source = NexmonUdp(
+        return _simulated(room, rest, serving.run)
+    address, colon, port = rest.rpartition(":")
+    if kind == "udp":
+        return NexmonUdp(
             _port(port or str(_UDP_PORT), spec),
             address=address if colon else "127.0.0.1",
             chip=serving.chip,
         )
-    else:
-        if not rest:
-            raise PlanError(f"--source {spec}: name the capture, e.g. file:now.pcap")
-        source = CaptureFile(rest, chip=serving.chip)
-    return lambda: source, source.name
-
-
-def _line(kind: str, rest: str, spec: str) -> Callable[[], Source]:
+    if kind == "tcp":
+        if not address:
+            raise PlanError(f"--source {spec}: name address and port, e.g. tcp:10.0.0.7:3333")
+        return Esp32Tcp(address, _port(port, spec), patient=True)
+    if not rest:
+        example = "serial:/dev/ttyUSB0" if kind == "serial" else "file:now.pcap"
+        raise PlanError(f"--source {spec}: says no more than its kind; write e.g. {example}")
     if kind == "serial":
-        if not rest:
-            raise PlanError(f"--source {spec}: name the device, e.g. serial:/dev/ttyUSB0")
-        return functools.partial(Esp32Serial, rest)
-    host, colon, port = rest.rpartition(":")
-    if not colon or not host:
-        raise PlanError(f"--source {spec}: name address and port, e.g. tcp:10.0.0.7:3333")
-    return functools.partial(Esp32Tcp, host, _port(port, spec))
+        return Esp32Serial(rest, patient=True)
+    return CaptureFile(rest, chip=serving.chip)
 
 
 def _port(text: str, spec: str) -> int:
@@ -203,6 +227,11 @@ def _simulated(room: str, preset: str, run: Path) -> Source:
 
 def _history_beside(run: Path) -> Path:
     return run / "live" / "counts.db" if run.is_dir() else run.with_suffix(".counts.db")
+
+
+def _folder(run: Path) -> Path:
+    """The folder of the run that a model file is of, where it is one."""
+    return run if run.is_dir() else run.parent.parent
 
 
 @contextlib.contextmanager
@@ -269,6 +298,6 @@ def _greeting(
             "crosses the network unencrypted; in front of others put a proxy with TLS."
         )
     for one in documents:
-        if one["problem"] or one["model_problem"]:
-            yield f"room '{one['room']}': {one['problem'] or one['model_problem']}"
+        if one["model_problem"]:
+            yield f"room '{one['room']}': {one['model_problem']}"
     yield "Ctrl-C ends it."

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from fedapa.csi.capture import Capture
 from fedapa.csi.subcarriers import live
-from fedapa.errors import FedapaError, SourceError
+from fedapa.errors import FedapaError
 from fedapa.service.counter import Count, CounterSettings, LiveCounter
 from fedapa.service.model_watch import ModelWatch, ServedModel
 from fedapa.service.sources import Piece, Source
@@ -37,8 +37,6 @@ _REFRESH = 1.0
 """s after which rate and packets of a document are new, also where there was no count."""
 _LOOK = 2.0
 """s between two looks for newer models."""
-_WAITS = (1.0, 30.0)
-"""s before a source that could not be opened is tried again: at first, and at most."""
 _RATE_OVER = 10.0
 """s over which the rate of packets is taken."""
 _JUMP = 1.0
@@ -80,11 +78,14 @@ class Waterfall:
             if times[0] < last - 1:  # a clock that was set back
                 self._rows.clear()
                 last = -np.inf
-            for row in np.unique(np.floor(times / _ROW_EVERY), return_index=True)[1].tolist():
+            chosen = []
+            for row in np.flatnonzero(np.diff(np.floor(times / _ROW_EVERY), prepend=-1)).tolist():
                 if times[row] - last >= _ROW_EVERY / 2:
-                    amplitude = np.abs(capture.csi[row, self._places, 0, 0])
-                    self._rows.append((float(times[row]), _decibels(amplitude)))
                     last = float(times[row])
+                    chosen.append(row)
+            if chosen:
+                decibels = _decibels(np.abs(capture.csi[chosen][:, self._places, 0, 0]))
+                self._rows.extend(zip(times[chosen].tolist(), decibels, strict=True))
 
     def document(self, seconds: float, shift: float = 0.0) -> Document:
         """The last seconds, 200 rows at most; ``shift`` is added to all times."""
@@ -114,8 +115,8 @@ def _places(capture: Capture) -> npt.NDArray[np.int64]:
 
 
 def _decibels(amplitude: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    finite = np.nan_to_num(amplitude, nan=0.0, posinf=0.0)
-    decibels: npt.NDArray[np.float32] = 20 * np.log10(np.maximum(finite, _QUIETEST))
+    heard = np.where(np.isfinite(amplitude), amplitude, 0)
+    decibels: npt.NDArray[np.float32] = 20 * np.log10(np.maximum(heard, np.float32(_QUIETEST)))
     return decibels.round(1)
 
 
@@ -150,32 +151,27 @@ class ServedRoom:
         self,
         name: str,
         watch: ModelWatch,
-        open_source: Callable[[], Source],
+        source: Source,
         settings: CounterSettings = CounterSettings(),  # noqa: B008
-        *,
-        source_name: str = "",
     ) -> None:
         """A room that is not counted yet.
 
         Args:
             name: of the room.
             watch: where its models come from.
-            open_source: opens the source; tried again while it raises ``SourceError``.
+            source: of its packets; closed with the room.
             settings: of its counter.
-            source_name: what the source is called until it is open.
         """
         self.name, self.settings = name, settings
-        self._watch, self._open_source = watch, open_source
-        self._source: Source | None = None
-        self._source_name = source_name
-        self._problem = ""
-        self._again, self._wait = -float("inf"), _WAITS[0]
+        self._watch, self._source = watch, source
         self._served: ServedModel | None = None
         self._waiting: ServedModel | None = None
         self._refused = ""
         self._counter: LiveCounter | None = None
         self._finished = False
         self._failed = ""
+        self._lost = False
+        """Whether nothing comes from the source, for a reason that was logged."""
         self._skipped: Counter[str] = Counter()
         """Of counters that are no more."""
         self._people: int | None = None
@@ -205,15 +201,14 @@ class ServedRoom:
     @property
     def dropped(self) -> dict[str, int]:
         """Packets, frames and lines left out, by a few fixed words."""
-        source, counter = self._source, self._counter
+        counter = self._counter
         skipped = self._skipped.copy()
-        told = {} if source is None else dict(source.statistics.skipped)
         if counter is not None:
             skipped += counter.skipped
         cleaned = 0 if counter is None else counter.dropped.total()
         late = skipped.pop("out of order", 0)
         return {
-            "unreadable": sum(told.values()),
+            "unreadable": sum(self._source.statistics.skipped.values()),
             "out_of_order": late,
             "does_not_fit": skipped.total(),
             "cleaned": cleaned,
@@ -245,11 +240,10 @@ class ServedRoom:
         self._take_model()
         made: list[Count] = []
         try:
-            pieces = self._poll(now)
-            for piece in pieces:
+            for piece in self._source.poll(now):
                 made += self._count(piece)
             if self._counter is not None:
-                if self._source is not None and self._source.ended and not self._finished:
+                if self._source.ended and not self._finished:
                     self._finished = True
                     made += self._counter.finish()
                 made += self._counter.tick(now)
@@ -265,10 +259,16 @@ class ServedRoom:
             self._publish(self._last, now)
         return documents
 
+    def announce(self, now: float, shift: float = 0.0) -> None:
+        """Have a document before anything has come."""
+        self._shift = shift
+        self._began = now
+        self._take_model()
+        self._publish(None, now)
+
     def close(self) -> None:
         """Let go of the source."""
-        if self._source is not None:
-            self._source.close()
+        self._source.close()
 
     def _take_model(self) -> None:
         newer, self._waiting = self._waiting, None
@@ -300,20 +300,6 @@ class ServedRoom:
         if self._served is not None:
             self._counter = LiveCounter(self._served.model, self.settings)
 
-    def _poll(self, now: float) -> list[Piece]:
-        if self._source is None:
-            if now < self._again:
-                return []
-            try:
-                self._source = self._open_source()
-            except SourceError as error:
-                self._problem = str(error)
-                self._again = now + self._wait
-                self._wait = min(_WAITS[1], 2 * self._wait)
-                return []
-            self._source_name, self._problem = self._source.name, ""
-        return self._source.poll(now)
-
     def _count(self, piece: Piece) -> list[Count]:
         self._packets += piece.capture.packets
         self._arrivals.append((piece.received, piece.capture.packets))
@@ -332,17 +318,16 @@ class ServedRoom:
     def _publish(self, count: Count | None, now: float) -> Document:
         self._last, self._told = count, now
         source, served = self._source, self._served
-        skipped = self._skipped.copy()
-        problem = self._problem
-        if source is not None:
-            statistics = source.statistics
-            skipped += Counter(statistics.skipped)
-            problem = statistics.problem or ("it has ended" if source.ended else "")
+        statistics = source.statistics
+        skipped = self._skipped + Counter(statistics.skipped)
+        problem = statistics.problem or ("it has ended" if source.ended else "")
+        if statistics.problem and not self._lost:
+            _log.warning("room %s: %s: %s", self.name, source.name, statistics.problem)
+        self._lost = bool(statistics.problem)
         if self._counter is not None:
             skipped += self._counter.skipped + self._counter.dropped
         if count is None:
-            synthetic = source is not None and source.synthetic
-            synthetic = synthetic or (served is not None and served.model.synthetic)
+            synthetic = served is not None and served.model.synthetic
             count = Count(
                 room=self.name,
                 time=now,
@@ -356,13 +341,14 @@ class ServedRoom:
         self._document = {
             **told,
             "room": self.name,
+            "synthetic": count.synthetic or source.synthetic,
             "time": round(count.time + self._shift, 3),
             "true_people": self._people,
             "rate": round(self._rate(now), 1),
             "packets": self._packets,
             "skipped": dict(skipped),
             "problem": problem,
-            "source": self._source_name,
+            "source": source.name,
             "every": self.settings.every,
             "model": None if served is None else served.document(),
             "model_problem": self._refused,
@@ -455,7 +441,8 @@ class RoomServer:
     def start(self) -> None:
         """Load the models, then count until ``stop``."""
         self.look_for_models()
-        self.step()  # so that every room has a document
+        for room in self.rooms.values():
+            room.announce(self._steady(), self._shift)
         for work, name in ((self._serve, "fedapa rooms"), (self._watch, "fedapa models")):
             thread = threading.Thread(target=work, name=name, daemon=True)
             self._threads.append(thread)

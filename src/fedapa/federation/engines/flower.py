@@ -303,6 +303,7 @@ class Flower:
         waiting = set(asked)
         while waiting and (left := until - (now := time.monotonic())) > 0:
             nodes = self.nodes()
+            waiting &= set(nodes)  # nobody waits for a room that was expelled
             free = waiting - set(on_the_way.values())
             there = [
                 room

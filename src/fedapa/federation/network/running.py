@@ -69,7 +69,8 @@ class _Status:
     def say(self, sentence: str) -> None:
         """Keep a sentence, and print it to the log."""
         said = [*self.values.get("said", []), {"at": time.time(), "said": sentence}]
-        sys.stdout.write(sentence + "\n")
+        with contextlib.suppress(OSError):
+            sys.stdout.write(sentence + "\n")
         self.note(said=said[-_SENTENCES:])
 
     def note(self, **values: Any) -> None:

@@ -383,36 +383,44 @@ def differences(
     """The reference minus each other row at each horizon, paired over seeds.
 
     By default the setting's own reference; none where there is no row of that name. The metric is
-    in points, or in people; the title says where less is better.
+    in points, or in people; the title says where less is better. In a sweep of several lines a row
+    stands against the reference's line at its own value: FedJoin with four labels against Local
+    with four.
     """
     mine = setting.row(reference or setting.reference)
     if mine is None:
         return None
-    shown = [row for row in setting.ordered if row is not mine]
+    line = _line_of(setting, mine)
+    own = {id(mine), *(id(row) for row in line.values())}
+    shown = [row for row in setting.ordered if id(row) not in own]
     led = metric == "accuracy"
     rows, compared = [], 0
     for row in shown:
         cells = [row.title]
+        peer = line.get(row.value, mine)
         for horizon in setting.horizons:
-            difference = setting.against(mine, row, horizon, metric)
+            difference = setting.against(peer, row, horizon, metric)
             compared += difference is not None
             cells.append(_NONE if difference is None else difference_text(difference, metric))
             if led:
-                wins = None if difference is None else setting.rooms_led(mine, row, horizon)
+                wins = None if difference is None else setting.rooms_led(peer, row, horizon)
                 cells.append(_NONE if wins is None else f"{wins[0]}/{wins[1]}")
         rows.append(cells)
     about = METRICS[metric]
     name = about.heading.partition(" (")[0]
     name = name if name.startswith("MAE") else name.lower()
     unit = "people" if about.in_people else "points"
-    side = f"; below zero is better for {mine.title}" if about.less_is_better else ""
+    who = mine.group if line else mine.title
+    side = f"; below zero is better for {who}" if about.less_is_better else ""
     what = f"{name} ({unit}{side})"
     under = ["difference", "rooms led"] if led else ["difference"]
+    alike = f"A row stands against {who} at its own value; one without a value against {mine.title}"
     return Table(
-        title=f"{setting.title}, {mine.title} minus each other row: {what}",
+        title=f"{setting.title}, {who} minus each other row: {what}",
         headings=["Against", *(name for _ in setting.horizons for name in under)],
         rows=rows,
         note=_sentences(
+            alike if line else "",
             *reading(len(mine.outcomes), compared, led=led),
             fewer_rooms(setting, setting.horizons, [metric]),
             _scored_alone(setting),
@@ -421,6 +429,17 @@ def differences(
         breaks=_breaks(shown),
         spans=[("", 1), *((setting.horizon_label(at), len(under)) for at in setting.horizons)],
     )
+
+
+def _line_of(setting: Setting, mine: Row) -> dict[float | str | None, Row]:
+    """The line of a row, by value, where other lines share values with it; else nothing."""
+    if mine.value is None:
+        return {}
+    line: dict[float | str | None, Row] = {
+        row.value: row for row in setting.deployed if row.group == mine.group
+    }
+    shared = any(row.group != mine.group and row.value in line for row in setting.rows)
+    return line if shared else {}
 
 
 def difference_text(difference: Paired, metric: str) -> str:

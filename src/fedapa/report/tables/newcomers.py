@@ -14,6 +14,7 @@ from fedapa.report.tables.table import Table
 
 __all__ = ["until_it_counts"]
 
+_NONE = "–"
 _NEAR = 0.01
 """A net counts when its accuracy is no further than one point below its last."""
 
@@ -35,19 +36,21 @@ def until_it_counts(setting: Setting, runs: Runs, *, parameter: str) -> Table | 
         title=f"{setting.title}, how soon a new room counts",
         headings=[
             *("Method", parameter[:1].upper() + parameter[1:], "Labelled windows per room"),
-            *("Rounds", "Seconds per room", "Accuracy after one round (%)"),
+            *("Rounds", "Seconds per room"),
+            *("Accuracy before any round (%)", "Accuracy after one round (%)"),
         ],
         rows=rows,
         note=(
             "Rounds until the accuracy, mean over rooms, is within one point of that of the last "
             f"{LAST}; mean over seeds. Seconds are those that a room trained up to then, with one "
-            f"thread, beside other work: an upper bound. {caption(setting)}"
+            "thread, beside other work: an upper bound. Before any round: with what the room "
+            f"received, no step at home; {_NONE} where runs did not keep it. {caption(setting)}"
         ),
     )
 
 
 def _row(row: Row, runs: Sequence[Run]) -> list[str]:
-    rounds, seconds, first, labelled = [], [], [], []
+    rounds, seconds, before, first, labelled = [], [], [], [], []
     by_seed = {run.plan.seed: run for run in runs}
     for outcome in row.outcomes:
         run = by_seed[outcome.seed]
@@ -55,11 +58,13 @@ def _row(row: Row, runs: Sequence[Run]) -> list[str]:
         near = np.flatnonzero(curve >= np.nanmean(curve[-LAST:]) - _NEAR)
         rounds.append(int(near[0]) + 1 if len(near) else len(curve))
         seconds.append(_trained(run, rounds[-1]))
+        before.append(run.before.get("mean", {}).get("accuracy"))
         first.append(float(curve[0]))
         labelled.append(float(np.mean([room["train"] for room in run.data["rooms"].values()])))
     return [
         *(row.group, str(row.value), f"{np.mean(labelled):.0f}"),
         *(f"{np.mean(rounds):.1f}", f"{np.mean(seconds):.1f}"),
+        _NONE if None in before else f"{100 * spread(before).mean:.1f}",
         f"{100 * spread(first).mean:.1f}",
     ]
 
