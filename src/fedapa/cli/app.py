@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedapa.cli.algorithms import algorithms
-from fedapa.cli.captures import import_, inspect
+from fedapa.cli.captures import import_, inspect, label
 from fedapa.cli.count import count
 from fedapa.cli.experiments import compare, reproduce
 from fedapa.cli.export import export
@@ -64,6 +64,7 @@ app.command()(count)
 app.command()(join)
 app.command()(inspect)
 app.command("import")(import_)
+app.command()(label)
 app.command()(compare)
 app.command()(report)
 app.command()(export)
