@@ -401,7 +401,9 @@ def test_a_room_shows_its_day_its_packets_and_its_model(browser: Browser, house:
 def test_without_history_the_room_shows_what_was_heard(browser: Browser, site: Site) -> None:
     with visit(browser, f"{site.address}#/rooms/bus") as (page, _):
         words = page.locator("section").filter(has_text="Counts over time")
-        expect(words).to_contain_text(re.compile(r"3 people since \d\d:\d\d\. History is not kept:"))
+        expect(words).to_contain_text(
+            re.compile(r"3 people since \d\d:\d\d\. History is not kept:")
+        )
 
 
 def test_an_address_of_no_room_says_so(browser: Browser, site: Site) -> None:
