@@ -1,5 +1,6 @@
-"""Flower's programs as children of ours: they end when their parent does, however it ends."""
+"""Programs as children of ours: they end when their parent does, however it ends."""
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -15,6 +16,7 @@ PROGRAMS = {
     "superlink": ("flwr.superlink.cli", "flower_superlink"),
     "supernode": ("flwr.supernode.cli", "flower_supernode"),
     "run": ("fedapa.federation.network.running", "main"),
+    "fedapa": ("fedapa.__main__", "main"),
     "check": ("fedapa.federation.network.checking", "main"),
     "worker": ("fedapa.federation.network.working", "main"),
 }
@@ -27,7 +29,7 @@ def start_child(
     program: str,
     arguments: Sequence[str],
     *,
-    log: Path,
+    log: Path | None,
     home: Path,
     listening: bool = False,
 ) -> "subprocess.Popen[bytes]":
@@ -36,11 +38,12 @@ def start_child(
     Args:
         program: its name, see ``PROGRAMS``.
         arguments: for it.
-        log: where its output goes.
+        log: where its output goes; None: where ours goes.
         home: Flower's folder.
         listening: the caller writes to it and reads what it tells; then only errors go to ``log``.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
     environment = {
         **os.environ,
         "FLWR_HOME": str(home),
@@ -48,7 +51,7 @@ def start_child(
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "PYTHONUNBUFFERED": "1",
     }
-    with log.open("ab") as stream:
+    with contextlib.nullcontext() if log is None else log.open("ab") as stream:
         return subprocess.Popen(
             [sys.executable, "-m", __name__, str(os.getpid()), program, *arguments],
             stdin=subprocess.PIPE if listening else subprocess.DEVNULL,
