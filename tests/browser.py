@@ -5,18 +5,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-__all__ = ["PHONE", "SCREENS", "Heard", "check_contrast", "check_width", "chromium", "opened"]
+__all__ = [
+    "DESK",
+    "PHONE",
+    "SCREENS",
+    "Heard",
+    "check_contrast",
+    "check_width",
+    "chromium",
+    "opened",
+]
 
 PHONE, DESK = (390, 844), (1280, 900)
 SCREENS = [(size, scheme) for size in (DESK, PHONE) for scheme in ("light", "dark")]
 """Width and height in pixels, and what the reader's system asks for."""
 _READABLE = 4.5
 """WCAG 2, level AA."""
+_DRAWN = "svg:not(.main-svg)"
+"""Figures; the text of live charts is checked."""
 
 _CONTRASTS = """skipped => {
   const parts = colour => {
@@ -94,12 +106,17 @@ def opened(
     size: tuple[int, int] = DESK,
     scheme: str = "light",
     picture: Path | None = None,
+    **settings: Any,
 ) -> Iterator[tuple[Page, Heard]]:
-    """A page on a screen, and what is heard of it; ``picture`` keeps how it looked in the end."""
+    """A page on a screen, and what is heard of it; ``picture`` keeps how it looked in the end.
+
+    More settings are those of the reader, e.g. ``timezone_id``.
+    """
     width, height = size
     page = browser.new_page(
         viewport={"width": width, "height": height},
         color_scheme="dark" if scheme == "dark" else "light",
+        **settings,
     )
     heard = Heard()
     page.on("request", lambda request: heard.requests.append(request.url))
@@ -127,7 +144,7 @@ def check_width(page: Page) -> None:
     assert needed <= there
 
 
-def check_contrast(page: Page, skipped: str) -> None:
+def check_contrast(page: Page, skipped: str = _DRAWN) -> None:
     """All text can be read but that in ``skipped``, a selector: where the ground is a picture."""
     contrasts = page.evaluate(_CONTRASTS, skipped)
     assert contrasts
