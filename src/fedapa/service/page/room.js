@@ -323,7 +323,7 @@ class RoomView {
     if (seen === null || !this.waterfall.isConnected) return;
     const { levels } = seen;
     const none = levels.length === 0 || seen.subcarriers.length === 0;
-    const words = none ? `No packets in the last ${WATERFALL} s.` : `The last ${WATERFALL} s, ${seen.subcarriers.length} subcarriers: people who move are bands that change.`;
+    const words = none ? `No packets in the last ${WATERFALL} s.` : `The last ${WATERFALL} s, ${seen.subcarriers.length} subcarriers, against the median of each packet. What moves in the room changes the pattern.`;
     say(this.waterfallWords, words);
     const [lowest, highest] = range(levels);
     const heatmap = {
@@ -450,10 +450,17 @@ function local(seconds) {
   return `${day} ${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}`;
 }
 
-/** Of a waterfall the packets of the last seconds; a source that stopped has none. */
+/** Of a waterfall the packets of the last seconds, against the median of each: a receiver sets its
+ * gain anew with every packet, which would hide what people do. A source that stopped has none. */
 function recent({ times, subcarriers, amplitude_db: levels }, until) {
   const kept = [...times.keys()].filter((place) => times[place] > until - WATERFALL - 1);
-  return { until, subcarriers, times: kept.map((place) => times[place]), levels: kept.map((place) => levels[place]) };
+  const levelled = (row, middle = median(row)) => row.map((level) => level - middle);
+  return { until, subcarriers, times: kept.map((place) => times[place]), levels: kept.map((place) => levelled(levels[place])) };
+}
+
+function median(values) {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[sorted.length >> 1];
 }
 
 /** From the 2nd to the 98th percentile: a single spoilt packet must not darken the rest. */
