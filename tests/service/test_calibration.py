@@ -84,10 +84,14 @@ def test_an_empty_room_in_which_something_moves_is_refused_with_the_evidence() -
     assert (outcome.take, outcome.moved) == (None, True)
     assert "the empty room is not empty or not still: " in outcome.sentence
     assert "times the noise floor over the whole take (1.3" in outcome.sentence
-    assert "; from second 2 to 9" in outcome.sentence
+    assert "; it moved from second 2 to 9" in outcome.sentence
     assert outcome.sentence.endswith("and take it again")
     assert outcome.stillness is not None
     assert not outcome.stillness.is_still
+
+    brief = moving(60, until=1.5, depth=0.05)
+    leaving = Calibration("den", replace(SHORT, seconds=60), day="d")
+    assert refused(leaving, brief).endswith("wait longer after leaving it, and take it again")
 
     again = fed(calibration, quiet(14))
     assert again is not None
@@ -146,7 +150,7 @@ def test_what_is_wrong_with_packets_is_one_sentence() -> None:
     narrow = replace(quiet(14), csi=quiet(14).csi[:, 1:], subcarriers=quiet(14).subcarriers[1:])
     assert "number of subcarriers 39, before it was 40" in refused(calibration, narrow)
     made_up = refused(calibration, replace(quiet(14), synthetic=True))
-    assert "SIMULATED True, before it was False" in made_up
+    assert "data SIMULATED, before it was real" in made_up
 
 
 def test_a_receiver_that_changes_within_a_take_ends_it() -> None:

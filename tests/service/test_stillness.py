@@ -62,7 +62,7 @@ def test_the_evidence_says_when_and_how_much() -> None:
     assert 11 <= begin <= 13
     assert 17 <= end <= 19
     assert seen.most[0] > 10 * seen.sudden
-    assert f"from second {begin:.0f} to {end:.0f}" in seen.evidence()
+    assert f"it moved from second {begin:.0f} to {end:.0f}" in seen.evidence()
     assert "over the whole take" in seen.evidence()
 
 

@@ -414,10 +414,10 @@ def _plot(stillness: "Stillness") -> str:
     line = "".join(marks[min(len(marks) - 1, int(one * len(marks)))] for one in share)
     under = "".join("^" if level > stillness.sudden else " " for level in levels)
     every = "a second" if together == 1 else f"{together} s"
-    return (
-        f"  {line}  motion, {every} a mark, from 1 to {top:.3g} times the noise floor\n"
-        f"  {under.rstrip() or '-'}  above the limit of {stillness.sudden:.1f}"
-    )
+    drawn = f"  {line}  motion, {every} a mark, from 1 to {top:.3g} times the noise floor"
+    if "^" in under:
+        drawn += f"\n  {under.rstrip()}  above the limit of {stillness.sudden:.1f}"
+    return drawn
 
 
 _ShowTake = Callable[[float, str], None]

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedapa.csi.capture import Capture, packet_rates
+from fedapa.csi.capture import Capture, data_kind, packet_rates
 from fedapa.csi.reading import read_capture
 from fedapa.errors import DataError, PlanError
 from fedapa.files import readable
@@ -127,7 +127,7 @@ class Receiver:
             ("number of links", self.links, before.links),
             ("number of subcarriers", len(self.subcarriers), len(before.subcarriers)),
             ("subcarriers", self.subcarriers, before.subcarriers),
-            ("SIMULATED", self.synthetic, before.synthetic),
+            ("data", data_kind(self.synthetic), data_kind(before.synthetic)),
         ):
             if mine != theirs:
                 return f"{what} {mine}, before it was {theirs}"
@@ -360,9 +360,12 @@ class Calibration:
             self._refused = take
             if self.settings.keep_moving:
                 return self.keep()
+            remedy = "leave it, shut doors and windows, stop fans and pets, and take it again"
+            spans = stillness.spans()
+            if len(spans) == 1 and not spans[0][0] and stillness.level <= stillness.limit:
+                remedy = "wait longer after leaving it, and take it again"
             return self._refuse(
-                f"the empty room is not empty or not still: {stillness.evidence()}; leave it, shut "
-                "doors and windows, stop fans and pets, and take it again",
+                f"the empty room is not empty or not still: {stillness.evidence()}; {remedy}",
                 stillness=stillness,
                 moved=True,
             )

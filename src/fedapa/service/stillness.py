@@ -52,6 +52,8 @@ _KEPT = 0.623
 q = 2.7055, and ∫ below it is P(χ²₃ < q) = 0.9 − √(2q/π)·exp(−q/2) = 0.561, by 0.9."""
 _FEWEST = 8
 """Packets of a second of which there is a mean."""
+_TOLD = 4
+"""Times of motion that are told."""
 _FLOOR_PAIRS = 4000
 """Neighbouring packets that tell the noise floor, evenly spread: more cost memory, no more."""
 
@@ -105,15 +107,16 @@ class Stillness:
         floor = "times the noise floor"
         if self.is_still:
             return f"nothing moved: {self.level:.2f} {floor}, {self.limit:.2f} allowed"
-        greatest, when = self.most
-        told = f"{self.level:.1f} {floor} over the whole take ({self.limit:.2f} allowed)"
+        told = []
+        if self.level > self.limit:
+            told.append(f"{self.level:.1f} {floor} over the whole take ({self.limit:.2f} allowed)")
         if spans := self.spans():
-            told += (
-                f"; most at second {when:.0f}, {greatest:.3g} times ({self.sudden:.1f} allowed); "
-                f"from second {', '.join(f'{begin:.0f} to {end:.0f}' for begin, end in spans[:4])}"
-            )
-            told += f" and {len(spans) - 4} more times" if len(spans) > 4 else ""
-        return told
+            greatest, when = self.most
+            told.append(f"{greatest:.3g} {floor} at second {when:.0f} ({self.sudden:.1f} allowed)")
+            moments = ", ".join(f"{begin:.0f} to {end:.0f}" for begin, end in spans[:_TOLD])
+            more = f" and {len(spans) - _TOLD} more times" if len(spans) > _TOLD else ""
+            told.append(f"it moved from second {moments}{more}")
+        return "; ".join(told)
 
 
 def still(capture: Capture, *, margin: float = MARGIN) -> Stillness:
