@@ -250,7 +250,7 @@ def test_a_waterfall_has_few_rows_and_columns_of_the_last_seconds() -> None:
     assert levels.shape == (len(document["times"]), 64)
     assert levels[:, 0].tolist() == [-60.0] * len(levels)  # NaN, and JSON has none
     np.testing.assert_allclose(levels[:, 1:], 20.0)
-    assert len(waterfall.document(60.0)["times"]) <= 200
+    assert len(waterfall.document(30.0)["times"]) <= 200
     assert Waterfall().document(20)["times"] == []
 
 
