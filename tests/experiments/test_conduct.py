@@ -562,7 +562,13 @@ def test_each_room_in_turn_joins_the_others(make_store: MakeStore, tmp_path: Pat
     assert cells[2] == f"{np.mean([room['train'] for room in poor.data['rooms'].values()]):.0f}"
     assert cells[3] == "1.0", "one round is all there was"
     assert float(cells[4]) >= 0
-    assert cells[5] == f"{100 * poor.records[0]['mean']['accuracy']:.1f}"
+    before = np.mean([room["accuracy"] for room in poor.before["rooms"].values()])
+    assert cells[5] == f"{100 * before:.1f}"
+    assert cells[6] == f"{100 * poor.records[0]['mean']['accuracy']:.1f}"
+    (poor.folder / "before.json").unlink()  # as runs of earlier code are
+    kept = {key: Run.load(run.folder) for key, run in done.runs.items()}
+    assert (older := until_it_counts(setting, kept, parameter="labels")) is not None
+    assert {row[5] for row in older.rows if row[:2] == ["FedJoin", "1"]} == {"–"}
     alone = {key: run for key, run in done.runs.items() if not run.plan.joins}
     assert until_it_counts(setting, alone, parameter="labels") is None, "nobody joins there"
     again = conduct(asked, base, Execution(1, out, resume=True, workers=1))
@@ -627,6 +633,12 @@ def test_onboarding_has_every_method_and_says_what_is_counted(make_store: MakeSt
     base = replace(base, file=str(single), split="blocked")
     first = ONBOARDING.cases(base.plan)[0]
     assert first.change["data"]["train_windows"] == 3
+    cases = ONBOARDING.cases(base.plan)
+    assert ONBOARDING.reference_among(cases) == "fedjoin-3", "the smallest number there is"
+    assert ONBOARDING.reference_among([case for case in cases if case.name == "local-3"]) not in {
+        case.name for case in cases
+    }
+    assert WHAT_TRAVELS.reference_among(WHAT_TRAVELS.cases(base.plan)) == "fedjoin"
 
 
 def test_an_experiment_with_some_of_its_methods() -> None:

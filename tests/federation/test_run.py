@@ -98,6 +98,11 @@ def test_a_run_leaves_everything_behind(make_store: MakeStore, tmp_path: Path) -
     assert set(summary["blind"]) == {"constant", "prior"}
     assert np.asarray(summary["confusion"]["cafe"]).shape == (3, 3)
     _check_presence(finished, summary)
+    before = json.loads((out / "before.json").read_text())
+    assert finished.before == before
+    assert set(before["rooms"]) == set(THREE)
+    told = [room["accuracy"] for room in before["rooms"].values()]
+    assert before["mean"]["accuracy"] == pytest.approx(np.mean(told))
     assert len((out / "seconds.jsonl").read_text().splitlines()) == 5
     environment = json.loads((out / "environment.json").read_text())
     assert environment["packages"]["torch"].startswith("2.13.0")

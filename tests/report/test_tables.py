@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedapa.evaluation.results import Outcome, Setting, target_accuracies
+from fedapa.evaluation.results import Outcome, Row, Setting, target_accuracies
 from fedapa.evaluation.verdict import in_short
 from fedapa.report.captions import caption
 from fedapa.report.tables import comparison
@@ -268,6 +268,37 @@ def test_one_seed_has_neither_deviation_nor_interval() -> None:
     assert "One seed" in table.note
     assert "*" not in "".join(cell for row in table.rows for cell in row)
     assert "· seed 7 ·" in table.note
+
+
+def test_lines_of_a_sweep_are_compared_at_equal_values() -> None:
+    """Ours 60, 80 minus Local's 50, 75 with 1 and 4 labels: 10 and 5, not 60 − 75.
+
+    The other answer of ours with one label has 58, and a row without a value is compared with ours
+    with one label: 60 − 20.
+    """
+
+    def row(name: str, group: str, value: int | None, level: float) -> Row:
+        return made.row(name, group, {20: level}, seeds=[0], value=value)
+
+    rows = [
+        *(row("ours-1", "Ours", 1, 0.6), row("ours-1.other", "Ours", 1, 0.58)),
+        *(row("ours-4", "Ours", 4, 0.8), row("local-1", "Local", 1, 0.5)),
+        *(row("local-4", "Local", 4, 0.75), row("prior", "blind", None, 0.2)),
+    ]
+    setting = replace(made.setting(seeds=[0]), rows=rows, horizons=[20], reference="ours-1")
+    table = comparison.differences(setting)
+    assert table is not None
+    assert {title: cells[0] for title, cells in by_title(table).items()} == {
+        "local-1": "+10.0",
+        "local-4": "+5.0",
+        "ours-1.other": "+2.0",
+        "prior": "+40.0",
+    }
+    assert "Ours minus each other row" in table.title
+    assert "against Ours at its own value; one without a value against ours-1" in table.note
+    alone = replace(setting, rows=[rows[0], rows[2], rows[5]])
+    assert (alone_table := comparison.differences(alone)) is not None
+    assert by_title(alone_table)["ours-4"][0] == "−20.0", "one line: against the reference itself"
 
 
 def test_without_the_reference_there_are_no_differences() -> None:

@@ -16,7 +16,7 @@ from fedapa.service.serving import Document, Durations, RoomServer
 
 
 def document_of(room: str, **changes: Any) -> Document:
-    """A room that counts 3 people."""
+    """A room that counts 3 people, once a minute: slow tests do not make its count an old one."""
     belief = [0.02, 0.06, 0.2, 0.55, 0.12, 0.05]
     model = {
         "algorithm": "fedapa",
@@ -44,7 +44,7 @@ def document_of(room: str, **changes: Any) -> Document:
         "skipped": {},
         "problem": "",
         "source": "UDP 5500",
-        "every": 5.0,
+        "every": 60.0,
         "model": model,
         "model_problem": "",
     }
@@ -146,13 +146,16 @@ class Site:
             self._listening = socket.create_server(("127.0.0.1", self.port))
         service = cast(RoomServer, self.service)
         app = create_app(service, history=self.history, **self._settings)
-        config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            app, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=1
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listening]}, daemon=True
         )
         self._thread.start()
         while not self._server.started:
+            assert self._thread.is_alive(), "the app did not start"
             time.sleep(0.01)
 
     def down(self) -> None:
@@ -162,7 +165,7 @@ class Site:
         self._listening.close()
 
     def remember(self, room: str, hours: float, *, simulated: bool = False) -> None:
-        """A history of visits: a wave of people, a while of silence, some counts that are unsure."""
+        """A history of visits: a wave of people, a while of silence, some counts unsure."""
         assert self.history is not None
         every = max(5.0, 3600 * hours / 1500)
         for step in range(int(3600 * hours / every), 0, -1):

@@ -2,66 +2,39 @@
 
 import os
 import re
-import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import pytest
 from fastapi import APIRouter
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from fedapa.service.counter import CounterSettings
 from fedapa.service.model_watch import ServedModel
 from fedapa.service.serving import RoomServer, ServedRoom
 from fedapa.service.sources import Piece, Statistics
+from tests.browser import (
+    DESK,
+    PHONE,
+    SCREENS,
+    Heard,
+    check_contrast,
+    check_width,
+    chromium,
+    opened,
+)
 from tests.service.made import RATE, level_model, packets
 from tests.service.telling import Site, Telling, document_of, silent
 
 pytestmark = [pytest.mark.browser, pytest.mark.network]
 
-DESK, PHONE = (1200, 800), (390, 844)
-SCREENS = [(size, scheme) for size in (DESK, PHONE) for scheme in ("light", "dark")]
 ZONE = "Asia/Tokyo"
-READABLE = 4.5
-"""WCAG 2, level AA."""
 SIMULATED = {"synthetic": True, "true_people": 5, "source": "SIMULATED bus"}
-CONTRASTS = """() => {
-  const parts = (colour) => {
-    const found = colour.match(/[\\d.]+/g).map(Number);
-    return [...found.slice(0, 3), found[3] ?? 1];
-  };
-  const over = (top, below) => [0, 1, 2].map((n) => top[n] * top[3] + below[n] * (1 - top[3]));
-  const ground = (node) => {
-    if (node === null) return [255, 255, 255];
-    const own = parts(getComputedStyle(node).backgroundColor);
-    return own[3] === 1 ? own.slice(0, 3) : over(own, ground(node.parentElement));
-  };
-  const light = (colour) => {
-    const [r, g, b] = colour.map((value) => {
-      const share = value / 255;
-      return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
-    });
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const told = [];
-  for (const node of document.querySelectorAll("body *:not(script, style)")) {
-    const own = [...node.childNodes].filter((child) => child.nodeType === Node.TEXT_NODE);
-    const text = own.map((child) => child.textContent.trim()).join("");
-    if (!text || !node.checkVisibility() || node.closest(".unseen, noscript")) continue;
-    const style = getComputedStyle(node);
-    const behind = ground(node);
-    const ink = over(parts(node.closest("svg") ? style.fill : style.color), behind);
-    const [dim, bright] = [light(ink), light(behind)].sort((a, b) => a - b);
-    told.push([(bright + 0.05) / (dim + 0.05), text.slice(0, 60)]);
-  }
-  return told;
-}"""
 OUTLINED = """() => {
   const style = getComputedStyle(document.activeElement, "::after");
   const own = getComputedStyle(document.activeElement);
@@ -69,25 +42,13 @@ OUTLINED = """() => {
 }"""
 
 
-@dataclass
-class Heard:
-    """What a page asked for and complained about."""
-
-    requests: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+expect.set_options(timeout=15_000)  # busy machines are slow, not wrong
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("chromium is not installed; on Debian: apt-get install chromium")
-    quiet = ["background-networking", "component-update", "gpu", "sync"]
-    arguments = ["--no-sandbox", "--no-first-run", *(f"--disable-{name}" for name in quiet)]
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=arguments)
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -101,41 +62,15 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def visit(
-    browser: Browser,
-    address: str,
-    *,
-    size: tuple[int, int] = DESK,
-    scheme: Any = "light",
-    offline: bool = False,
+    browser: Browser, address: str, *, outage: bool = False, **look: Any
 ) -> Iterator[tuple[Page, Heard]]:
-    """A visitor in Tokyo. Nothing may leave this machine or fail, unless it is to go offline."""
-    width, height = size
-    context = browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme=scheme,
-        timezone_id=ZONE,
-        locale="en-GB",
-    )
-    context.set_default_timeout(30_000)
-    page, heard = context.new_page(), Heard()
-    page.on("request", lambda request: heard.requests.append(request.url))
-    page.on("pageerror", lambda error: heard.complaints.append(str(error)))
-    page.on(
-        "console",
-        lambda message: (
-            heard.complaints.append(message.text) if message.type in ("error", "warning") else None
-        ),
-    )
-    try:
-        page.goto(address)
+    """A visitor in Tokyo. Nothing may leave this machine, and nothing fail but in an outage."""
+    with opened(browser, address, timezone_id=ZONE, locale="en-GB", **look) as (page, heard):
         yield page, heard
-        hosts = {urlsplit(address).hostname for address in heard.requests}
-        assert hosts - {None} == {"127.0.0.1"}  # None: data: of a chart
-        if offline:  # what the browser itself says of an address that does not answer
-            heard.complaints = [each for each in heard.complaints if "net::ERR_" not in each]
-        assert heard.complaints == []
-    finally:
-        context.close()
+        if outage:  # what the browser itself says of an address that does not answer
+            failed = re.compile("net::ERR_|status of 401")
+            heard.complaints = [each for each in heard.complaints if not failed.search(each)]
+        heard.check()
 
 
 def card(page: Page, room: str) -> Any:
@@ -178,9 +113,8 @@ def test_cards_follow_the_events(browser: Browser, site: Site) -> None:
         expect(bus.locator(".number")).to_have_text("3")
         expect(bus.locator(".detail")).to_have_text("2 to 4 people confidence 55\u00a0%")
         expect(bus.locator(".state")).to_have_text("counting")
-        expect(page.locator(".summary")).to_have_text(
-            "2 rooms: 2 counting. 6 people counted in all."
-        )
+        summary = page.locator(".summary")
+        expect(summary).to_have_text("2 rooms: 2 counting. 6 people counted in all.")
         site.service.tell("bus", count=1, lo=1, hi=1, confidence=0.9)
         expect(bus.locator(".number")).to_have_text("1")
         expect(bus.locator(".unit")).to_have_text("person")
@@ -192,7 +126,7 @@ def test_cards_follow_the_events(browser: Browser, site: Site) -> None:
         expect(bus.locator(".state")).to_have_text("unavailable: no packets for 10 s")
         expect(bus.locator(".detail")).to_be_hidden()
         expect(card(page, "cafe").locator(".number")).to_have_text("3")
-        expect(page.locator(".summary")).to_contain_text("1 counting, 1 unavailable. 3 people")
+        expect(summary).to_contain_text("1 counting, 1 unavailable. 3 people")
 
 
 def test_state_changes_are_read_out_and_numbers_are_not(browser: Browser, site: Site) -> None:
@@ -229,7 +163,7 @@ def test_times_are_the_visitors(browser: Browser, site: Site) -> None:
     with visit(browser, site.address) as (page, _):
         there = datetime.fromtimestamp(site.service.started, ZoneInfo(ZONE))
         expect(page.locator("#service")).to_contain_text(f"running since {there:%H:%M}, history")
-        expect(card(page, "bus").locator(".age")).to_have_text("counted 2 s ago")
+        expect(card(page, "bus").locator(".age")).to_have_text(re.compile(r"^counted \d+ s ago$"))
 
 
 def test_what_rooms_are_called_is_never_markup(browser: Browser) -> None:
@@ -299,7 +233,7 @@ def test_a_source_that_stops_turns_its_room_unavailable(browser: Browser) -> Non
 def test_a_lost_connection_takes_every_count_away(
     browser: Browser, site: Site, pictures: Path
 ) -> None:
-    with visit(browser, site.address, offline=True) as (page, _):
+    with visit(browser, site.address, outage=True) as (page, _):
         expect(page.locator(".number")).to_have_text(["3", "3"])
         expect(page.locator("#connection")).to_have_text("live")
         site.down()
@@ -321,7 +255,7 @@ def test_a_lost_connection_takes_every_count_away(
 
 def test_a_count_that_nobody_renews_is_taken_away(browser: Browser, site: Site) -> None:
     """The stream is open, but the room's last count is three counts old."""
-    site.service.rooms["bus"].told["time"] -= 12
+    site.service.rooms["bus"].told |= {"every": 5.0, "time": time.time() - 12}
     with visit(browser, site.address) as (page, _):
         expect(card(page, "bus").locator(".number")).to_have_text("3")
         expect(card(page, "bus").locator(".number")).to_have_text("–", timeout=10_000)
@@ -331,30 +265,24 @@ def test_a_count_that_nobody_renews_is_taken_away(browser: Browser, site: Site) 
 
 def test_a_token_that_is_gone_is_asked_for(browser: Browser) -> None:
     token = "a-token-that-nobody-guesses"
-    with Site(Telling([document_of("bus")]), token=token) as site:
-        with visit(browser, f"{site.address}?token={token}", offline=True) as (page, heard):
-            expect(page.locator(".number")).to_have_text("3")
-            page.context.clear_cookies()
-            site.down()
-            site.up()
-            expect(page.locator("#lost")).to_contain_text("access token")
-            expect(page.locator(".number")).to_have_text("–")
-            heard.complaints = [each for each in heard.complaints if "401" not in each]
+    with (
+        Site(Telling([document_of("bus")]), token=token) as site,
+        visit(browser, f"{site.address}?token={token}", outage=True) as (page, _),
+    ):
+        expect(page.locator(".number")).to_have_text("3")
+        page.context.clear_cookies()
+        site.down()
+        site.up()
+        expect(page.locator("#lost")).to_contain_text("access token")
+        expect(page.locator(".number")).to_have_text("–")
 
 
 # ---- how it looks, and who can use it -----------------------------------------------------------
 
 
 def readable(page: Page) -> None:
-    """All text has contrast, and the page never scrolls sideways."""
-    contrasts = page.evaluate(CONTRASTS)
-    assert len(contrasts) > 5
-    worst, text = min(contrasts)
-    assert worst >= READABLE, text
-    needed, there = page.evaluate(
-        "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-    )
-    assert needed <= there
+    check_contrast(page)
+    check_width(page)
 
 
 @pytest.fixture(scope="module")
@@ -376,13 +304,12 @@ def test_every_view_can_be_read_on_a_desk_and_a_phone_light_and_dark(
         expect(card(page, "bus").locator(".line")).to_have_attribute("d", re.compile("^M.*L"))
         page.screenshot(path=pictures / f"rooms-{size[0]}-{scheme}.png", full_page=True)
         readable(page)
-        for name in ("classroom", "hotel room"):
-            page.goto(f"{house.address}#/rooms/{name}")
-            expect(page.locator(".heatmaplayer image")).to_be_visible()
-            expect(page.locator(".scatterlayer .trace").first).to_be_attached()
-            expect(page.locator(".barlayer .point").first).to_be_attached()
-            page.screenshot(path=pictures / f"{name}-{size[0]}-{scheme}.png", full_page=True)
-            readable(page)
+        card(page, "classroom").click()
+        expect(page.locator(".heatmaplayer image")).to_be_visible()
+        expect(page.locator(".scatterlayer .trace").first).to_be_attached()
+        expect(page.locator(".barlayer .point").first).to_be_attached()
+        page.screenshot(path=pictures / f"room-{size[0]}-{scheme}.png", full_page=True)
+        readable(page)
 
 
 @pytest.mark.parametrize("many", [0, 1, 20])
@@ -401,31 +328,33 @@ def test_no_room_one_and_twenty(browser: Browser, pictures: Path, many: int) -> 
 
 def test_every_card_can_be_reached_by_keyboard_and_back(browser: Browser) -> None:
     names = [f"room {number}" for number in range(20)]
-    with Site(Telling([document_of(name) for name in names])) as site:
-        with visit(browser, site.address) as (page, _):
-            expect(page.locator(".card")).to_have_count(20)
-            reached = []
-            for _ in range(22):
-                page.keyboard.press("Tab")
-                reached.append(page.evaluate("document.activeElement.textContent"))
-                assert page.evaluate(OUTLINED), reached
-            assert reached == ["Skip to the rooms", "Rooms", *names]
-            for name in (names[18], names[17]):
-                page.keyboard.press("Shift+Tab")
-                assert page.evaluate("document.activeElement.textContent") == name
-            page.keyboard.press("Enter")
-            expect(page.get_by_role("heading", level=1)).to_be_focused()
-            expect(page.get_by_role("heading", level=1)).to_have_text("room 17")
-            expect(page).to_have_title("room 17 · FedAPA")
-            tools = []
-            for _ in range(5):
-                page.keyboard.press("Tab")
-                tools.append(page.evaluate("document.activeElement.textContent"))
-            assert tools == ["As numbers", "Hour", "Day", "Week", "Pause"]
-            for _ in range(6):
-                page.keyboard.press("Shift+Tab")
-            page.keyboard.press("Enter")
-            expect(page.get_by_role("link", name="room 17")).to_be_focused()
+    with (
+        Site(Telling([document_of(name) for name in names])) as site,
+        visit(browser, site.address) as (page, _),
+    ):
+        expect(page.locator(".card")).to_have_count(20)
+        reached = []
+        for _ in range(22):
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate("document.activeElement.textContent"))
+            assert page.evaluate(OUTLINED), reached
+        assert reached == ["Skip to the rooms", "Rooms", *names]
+        for name in (names[18], names[17]):
+            page.keyboard.press("Shift+Tab")
+            assert page.evaluate("document.activeElement.textContent") == name
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_be_focused()
+        expect(page.get_by_role("heading", level=1)).to_have_text("room 17")
+        expect(page).to_have_title("room 17 · FedAPA")
+        tools = []
+        for _ in range(5):
+            page.keyboard.press("Tab")
+            tools.append(page.evaluate("document.activeElement.textContent"))
+        assert tools == ["As numbers", "Hour", "Day", "Week", "Pause"]
+        for _ in range(6):
+            page.keyboard.press("Shift+Tab")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("link", name="room 17")).to_be_focused()
 
 
 def test_the_skip_link_leads_past_the_header(browser: Browser, site: Site) -> None:
@@ -445,22 +374,24 @@ def test_a_room_shows_its_day_its_packets_and_its_model(browser: Browser, house:
         house.service.tell(**told)
     with visit(browser, f"{house.address}#/rooms/hotel%20room") as (page, heard):
         expect(page.locator(".heatmaplayer image")).to_be_visible()
-        section = page.locator("section")
-        expect(section.filter(has_text="Counts over time")).to_contain_text("in the last 24 h.")
-        lost = section.filter(has_text="Packets")
+        history, lost, model, waterfall = (
+            page.locator("section", has=page.get_by_role("heading", name=name))
+            for name in ("Counts over time", "Packets", "Model", "CSI amplitude, live")
+        )
+        expect(history).to_contain_text("in the last 24 h.")
         expect(lost).to_contain_text("99.6 packets/s")
         expect(lost.get_by_role("row", name="out of order 12")).to_be_visible()
         expect(lost).to_contain_text("15 (1.2 %)")
-        expect(section.filter(has_text="Model")).to_contain_text("Round20")
+        expect(model).to_contain_text("Round20")
         page.get_by_role("button", name="Hour").click()
-        expect(section.filter(has_text="Counts over time")).to_contain_text("in the last 60 min.")
+        expect(history).to_contain_text("in the last 60 min.")
         house.service.tell("hotel room", count=2, lo=1, hi=3, belief=[0, 0.1, 0.8, 0.1, 0, 0])
         expect(page.locator(".now .number")).to_have_text("2")
         page.get_by_text("As numbers").click()
         expect(page.get_by_role("row", name="2 80\u00a0%")).to_be_visible()
         expect(page.locator("[aria-label^='Most probable: 2 people 80']")).to_be_visible()
         page.get_by_role("button", name="Pause").click()
-        expect(section.filter(has_text="CSI amplitude")).to_contain_text("Paused at")
+        expect(waterfall).to_contain_text("Paused at")
         page.wait_for_timeout(300)
         before = len([address for address in heard.requests if "waterfall" in address])
         page.wait_for_timeout(2500)
@@ -470,7 +401,9 @@ def test_a_room_shows_its_day_its_packets_and_its_model(browser: Browser, house:
 def test_without_history_the_room_shows_what_was_heard(browser: Browser, site: Site) -> None:
     with visit(browser, f"{site.address}#/rooms/bus") as (page, _):
         words = page.locator("section").filter(has_text="Counts over time")
-        expect(words).to_contain_text("3 people in the last 24 h. History is not kept:")
+        expect(words).to_contain_text(
+            re.compile(r"3 people since \d\d:\d\d\. History is not kept:")
+        )
 
 
 def test_an_address_of_no_room_says_so(browser: Browser, site: Site) -> None:
@@ -485,8 +418,10 @@ def test_training_is_offered_where_a_run_is_followed(browser: Browser, followed:
     router = APIRouter()
     router.add_api_route("/api/training", lambda: {"runs": []})
     told = [document_of("bus")]
-    with Site(Telling(told), routers=[router] if followed else []) as site:
-        with visit(browser, site.address) as (page, _):
-            with page.expect_response("**/api/training"):
-                expect(page.locator(".card")).to_have_count(1)
-            expect(page.get_by_role("link", name="Training")).to_be_visible(visible=followed)
+    with (
+        Site(Telling(told), routers=[router] if followed else []) as site,
+        visit(browser, site.address) as (page, _),
+    ):
+        with page.expect_response("**/api/training"):
+            expect(page.locator(".card")).to_have_count(1)
+        expect(page.get_by_role("link", name="Training")).to_be_visible(visible=followed)

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from fedapa.cli.algorithms import algorithms
-from fedapa.cli.captures import import_, inspect
+from fedapa.cli.calibrate import calibrate
+from fedapa.cli.captures import import_, inspect, label
 from fedapa.cli.count import count
 from fedapa.cli.experiments import compare, reproduce
 from fedapa.cli.export import export
@@ -74,9 +75,11 @@ app.command()(demo)
 app.command()(run)
 app.command()(count)
 app.command()(serve)
+app.command()(calibrate)
 app.command()(join)
 app.command()(inspect)
 app.command("import")(import_)
+app.command()(label)
 app.command()(compare)
 app.command()(report)
 app.command()(export)

@@ -12,6 +12,7 @@ import typer
 
 from fedapa.cli.options import Json
 from fedapa.cli.output import print_json, print_out
+from fedapa.errors import DataError
 
 if TYPE_CHECKING:
     from fedapa.report.tables.table import Table
@@ -105,6 +106,8 @@ def enrol(
     from fedapa.federation.network.server_folder import ServerFolder as Folder
 
     opened = Folder.open(folder)
+    if not key.is_file():
+        raise DataError(f"{key}: no such file; expected the room.pub that 'fedapa room init' wrote")
     opened.enrol(key.read_text(), name)
     print_out(f"Room '{name}' may take part, with key {opened.short_key(name)}.")
 
@@ -170,13 +173,14 @@ def status(folder: ServerFolder, as_json: Json = False) -> None:
     if "name" in run:
         accuracy = run.get("mean", {}).get("accuracy")
         scored = "" if accuracy is None else f", accuracy {100 * accuracy:.1f} %"
-        done, total = run.get("round") or 0, run.get("rounds") or "?"
-        print_out(f"Run '{run['name']}': {run['state']}, round {done} of {total}{scored}.")
+        total = f" of {run['rounds']}" if run.get("rounds") else ""
+        done = f"round {run.get('round') or 0}{total}"
+        print_out(f"Run '{run['name']}': {run['state']}, {done}{scored}.")
     if not told["server"]["running"]:
         print_out("The server does not run.")
     if told["refused"]:
         print_out(f"Refused requests: {told['refused']}; see log/refused.jsonl.")
-    for sentence in told["sentences"]:
+    for sentence in (*told["sentences"], *filter(None, [told["trouble"]])):
         print_out(sentence)
 
 
@@ -201,11 +205,14 @@ def room_init(folder: RoomFolder) -> None:
 
     Example: fedapa room init kitchen
     """
+    from fedapa.federation.network.certificates import fingerprint, read_public_key
     from fedapa.federation.network.room import make_room_folder
 
     public = make_room_folder(folder)
+    short = fingerprint(read_public_key(public, "the public key"))
     print_out(f"Hand {folder / 'room.pub'} to whoever runs the server:")
     print_out(public)
+    print_out(f"'fedapa server enrol' will call it {short}; compare the two.")
 
 
 @room.command("start")
@@ -236,8 +243,7 @@ def room_start(
     With --serve --source udp:5500 the room also counts live, with its newest model.
     """
     from fedapa.errors import PlanError
-    from fedapa.federation.network.place import Place
-    from fedapa.federation.network.room import Connection
+    from fedapa.federation.network.place import Connection, Place
     from fedapa.federation.network.room import serve as learn
 
     place = Place(room, str(data.resolve()), str(folder.resolve()))

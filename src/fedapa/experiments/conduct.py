@@ -179,7 +179,8 @@ def _told(plan: str) -> tuple[tuple[str, ...], tuple[Label, ...]]:
 def _setting(experiment: Experiment, alike: Settled, nets: Nets, runs: Runs, out: Path) -> Setting:
     """A setting with the results of its runs."""
     rounds, marks = alike.base.plan.rounds, alike.base.horizons
-    empty = Setting(nets.name, nets.title, rounds, marks, [], {}, reference=experiment.reference)
+    reference = experiment.reference_among(alike.cases)
+    empty = Setting(nets.name, nets.title, rounds, marks, [], {}, reference=reference)
     cases = [
         (
             Row(case.name, case.title, case.group, [], value=case.value),

@@ -147,7 +147,8 @@ class Experiment:
     fixed: bool = False
     """Whether it is about its settings, so that it means nothing in others."""
     reference: str = REFERENCE
-    """The case that others are measured against."""
+    """The case that others are measured against, by its name or by its algorithm's: then the first
+    case of that algorithm, which in a sweep is that of the smallest value."""
     follow: Callable[[Results, Runs, Show], Results] | None = None
     """What the finished runs are asked beside their own scores: its results take their place, with
     a setting for each case."""
@@ -180,6 +181,12 @@ class Experiment:
                 f"{self.name} has one setting only ({self.settings[0].title}); leave --setting out"
             )
         return replace(self, settings=chosen)
+
+    def reference_among(self, cases: Sequence[Case]) -> str:
+        """The name of the case among some that the others are measured against."""
+        named = [case.name for case in cases if case.name == self.reference]
+        first = [case.name for case in cases if case.algorithm == self.reference]
+        return next(iter([*named, *first]), self.reference)
 
     def with_methods(self, names: Sequence[str] | None) -> "Experiment":
         """This experiment with some of its methods only; refuses those that it has none of."""

@@ -33,6 +33,7 @@ __all__ = [
     "UNSEEN_COUNTS",
     "WHAT_TRAVELS",
     "at_home",
+    "fewer_labels",
     "new_room_case",
 ]
 
@@ -105,10 +106,7 @@ def new_room_case(
 
 def _onboarding(plan: Plan) -> Sequence[Case]:
     """The whole curve for some, one recording of every class for all."""
-    unit, most = _most_labels(plan)
-    numbers = [2**power for power in range(16) if 2**power < most]
-    if unit == "train_windows":
-        numbers = [number for number in (3, 10, 30, 100) if number < most]
+    unit, numbers, most = fewer_labels(plan)
     cases = []
     for name in _methods():
         for number in numbers if name in _CURVES else numbers[:1]:
@@ -130,6 +128,15 @@ def _methods() -> list[str]:
         and (not is_variant(kind) or kind.pools_in_turn or kind.name == FedJoin.control)
     ]
     return [kind.name for kind in sorted(chosen, key=lambda k: (order[k.group], k.year, k.name))]
+
+
+def fewer_labels(plan: Plan) -> tuple[str, list[int], int]:
+    """What is counted, numbers of it that are fewer than all, and how many there are of a class."""
+    unit, most = _most_labels(plan)
+    numbers = [2**power for power in range(16) if 2**power < most]
+    if unit == "train_windows":
+        numbers = [number for number in (3, 10, 30, 100) if number < most]
+    return unit, numbers, most
 
 
 def _most_labels(plan: Plan) -> tuple[str, int]:
@@ -277,7 +284,7 @@ ONBOARDING = Experiment(
     parameter="labels of each class",
     notes=(_LABELS, *_NOTES),
     fixed=True,
-    reference=f"{FedJoin.name}-1",
+    reference=FedJoin.name,
 )
 """``fedapa reproduce onboarding``: a new room joins with 1, 2, 4, … labelled recordings a count.
 
@@ -298,7 +305,7 @@ FEW_LABELS = Experiment(
         "none, and normalisers are of all of them. A room says which counts it may have.",
     ),
     fixed=True,
-    reference=f"{FedJoin.name}-1",
+    reference=FedJoin.name,
 )
 """``fedapa reproduce few-labels``: all rooms have few labels, and windows without any.
 
@@ -314,7 +321,7 @@ UNSEEN_COUNTS = Experiment(
     parameter="which counts have labels",
     notes=_NOTES,
     fixed=True,
-    reference=f"{FedJoin.name}-{_PARTS['lower']}",
+    reference=FedJoin.name,
 )
 """``fedapa reproduce unseen-counts``: a new room with labels for half of its counts.
 

@@ -104,6 +104,8 @@ class Step:
     roc: Mapping[str, Any]
     """room → [thresholds, 2] of the same windows; no rows where presence means nothing."""
     seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    before: Mapping[str, Any] | None = None
+    """How good rooms were before any of them trained, as in a record: of the first exchange."""
 
     @property
     def notes(self) -> list[str]:
@@ -224,6 +226,7 @@ def run(
             reliability={room: reply.reliability for room, reply in replies.items()},
             roc={room: reply.roc for room, reply in replies.items()},
             seconds={room: reply.seconds for room, reply in replies.items()},
+            before=_untrained(replies) if number == 1 else None,
         )
 
 
@@ -487,6 +490,16 @@ def _trained(
             )
     told: Tree = {"rejected": dict(rejected)} if rejected else {}
     return {"rooms": rooms, "server": between, "missing": missing, **told}
+
+
+def _untrained(replies: Mapping[str, Reply]) -> dict[str, Any]:
+    """The scores of the first exchange, which no round has a line for."""
+    scores = {room: reply.scores for room, reply in sorted(replies.items())}
+    tested = {room: int(reply.confusion.sum()) for room, reply in replies.items()}
+    return {
+        "rooms": {room: dict(own) for room, own in scores.items()},
+        **over_rooms(scores, tested),
+    }
 
 
 def _record(

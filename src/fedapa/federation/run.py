@@ -6,6 +6,7 @@
     environment.json   versions, machine, commit
     name               what rooms know the run by: no two runs have one
     data.json          rooms, classes, windows a part, and whether they are simulated
+    before.json        how good each room was before its first step, with what it had received
     rounds.jsonl       one line a round; the same bytes for the same plan on the same machine
     seconds.jsonl      how long each exchange took
     summary.json       the mean of the last five rounds, blind predictors beside it, and notes: what
@@ -24,7 +25,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,6 +61,8 @@ class Run:
     records: Sequence[Mapping[str, Any]]
     summary: Mapping[str, Any]
     environment: Mapping[str, Any]
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """The scores before any room trained: by room, and their mean; none in runs of earlier code."""
 
     @classmethod
     def load(cls, folder: str | Path) -> "Run":
@@ -78,6 +81,7 @@ class Run:
             records=records,
             summary=summary,
             environment=run_files.read_environment(folder),
+            before=run_files.read_before(folder),
         )
 
     @staticmethod
@@ -196,6 +200,9 @@ def _run(
                 cards = dict(step.cards)
                 data = describe(list(cards.values()), plan)
                 write_text(folder / "data.json", dump(data))
+            if step.before is not None:
+                told = {"data": data_kind(data["synthetic"]), **step.before}
+                write_text(folder / "before.json", dump(told))
             if step.record is not None:
                 lines.append({"data": data_kind(data["synthetic"]), **step.record})
                 scalars.add(step.record)

@@ -22,6 +22,7 @@ __all__ = [
     "check_records",
     "check_together",
     "explaining",
+    "read_before",
     "read_data",
     "read_environment",
     "read_plan",
@@ -111,6 +112,11 @@ class _Record(_File):
     server: dict[str, Any]
 
 
+class _Before(_File):
+    rooms: dict[str, dict[str, float]]
+    mean: dict[str, float]
+
+
 class _Environment(_File):
     fedapa: str
     commit: str
@@ -178,6 +184,12 @@ def read_summary(folder: Path) -> dict[str, Any]:
 def read_environment(folder: Path) -> dict[str, Any]:
     """What a run was made with."""
     return _read(folder / "environment.json", _Environment)
+
+
+def read_before(folder: Path) -> dict[str, Any]:
+    """The scores before the first step; nothing in runs of earlier code, which kept none."""
+    path = folder / "before.json"
+    return _read(path, _Before) if path.is_file() else {}
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:

@@ -406,7 +406,7 @@ class _Part:
         if len(self.setting.horizons) > 1:
             self.report.heading(3, "Accuracy at every horizon")
             self.table("horizons", comparison.horizons(self.setting))
-        self.differences("accuracy")
+        self.differences("accuracy", "mae_median")
         if len(self.setting.rows) <= _MOST_CURVES:
             self.curves()
 

@@ -328,6 +328,10 @@ def _page_router() -> APIRouter:
         headers = {"cache-control": "no-cache"}
         return FileResponse(_page_folder() / "index.html", headers=headers)
 
+    @router.get("/api/training", status_code=204)
+    async def no_training() -> None:
+        """Where no run is followed; a router that follows one comes before this one."""
+
     @router.get("/static/plotly.min.js")
     def charts() -> Response:
         headers = {"cache-control": _PLOTLY_KEPT}

@@ -37,7 +37,9 @@ from fedapa.csi.reading import CaptureStream, read_chunks
 from fedapa.errors import CaptureError, PlanError, SourceError, nearest
 from fedapa.processes import one_thread
 from fedapa.simulator.recording import stream_visits
-from fedapa.simulator.visits import visits_through
+from fedapa.simulator.room import capacity
+from fedapa.simulator.visits import staying, visits_through
+from fedapa.stores.simulated import Task
 from fedapa.stores.simulated_captures import last_tasks
 from fedapa.stores.simulated_rooms import preset_of
 
@@ -47,6 +49,7 @@ __all__ = [
     "Esp32Tcp",
     "NexmonUdp",
     "Piece",
+    "SimulatedStay",
     "SimulatedVisits",
     "Source",
     "Statistics",
@@ -300,16 +303,10 @@ class SimulatedVisits(_Paced):
             seconds: when it ends; None: never.
         """
         super().__init__(paced=paced)
-        tasks = last_tasks(preset_of(preset), seed=seed, workers=1)
-        found = {task.place.scene.room.name: task for task in tasks}
-        if room not in found:
-            raise PlanError(
-                f"room '{room}' is none of the simulated rooms '{preset}'; {nearest(room, found)}"
-            )
+        self._task = _last_task(room, preset, seed)
         if phase <= 0:
             raise PlanError(f"phase = {phase:g}; choose a number of seconds above 0")
         self.name = f"SIMULATED {room}"
-        self._task = found[room]
         self._phase = phase
         self._until = float("inf") if seconds is None else seconds
         self._stream = self._pieces()
@@ -336,6 +333,70 @@ class SimulatedVisits(_Paced):
                 if last >= self._until:
                     return
             begin, people, number = last + 1 / task.place.scene.radio.rate, levels[1], number + 1
+
+
+class SimulatedStay(_Paced):
+    """A simulated room in which so many people stay: what an owner does who is asked for a take."""
+
+    synthetic = True
+
+    def __init__(
+        self,
+        room: str,
+        people: int,
+        *,
+        preset: str = "quick",
+        seed: int = 0,
+        day: int = 0,
+        number: int = 0,
+        seconds: float = 60.0,
+        paced: bool = True,
+    ) -> None:
+        """People who stay in a room.
+
+        Args:
+            room: its name in the preset.
+            people: how many.
+            preset: of simulated rooms.
+            seed: of everything that is drawn.
+            day: which of the days that neither a recording nor visits of the preset have.
+            number: which take of that day with so many people.
+            seconds: when it ends.
+            paced: at the speed of real packets, or as fast as they can be made.
+        """
+        super().__init__(paced=paced)
+        task = _last_task(room, preset, seed)
+        scene = task.place.scene
+        if people > capacity(scene.room):
+            raise PlanError(
+                f"room '{room}': {people} people on {scene.room.size[0]:g} × "
+                f"{scene.room.size[1]:g} m; 0 to {capacity(scene.room)} fit"
+            )
+        self.name = f"SIMULATED {room}"
+        self._people = people
+        visits = staying(people, seconds, f"room '{room}': ")
+        # Visits have the day after the last recording.
+        self._stream = stream_visits(
+            scene, visits, day=task.day + 2 + day, key=task.key, number=number
+        )
+
+    def _next(self) -> Piece | None:
+        with one_thread():
+            capture = next(self._stream, None)
+        if capture is None:
+            return None
+        present = np.full(capture.packets, self._people, np.int64)
+        return Piece(capture, float(capture.timestamps[-1]), present)
+
+
+def _last_task(room: str, preset: str, seed: int) -> Task:
+    tasks = last_tasks(preset_of(preset), seed=seed, workers=1)
+    found = {task.place.scene.room.name: task for task in tasks}
+    if room not in found:
+        raise PlanError(
+            f"room '{room}' is none of the simulated rooms '{preset}'; {nearest(room, found)}"
+        )
+    return found[room]
 
 
 def _level(draw: np.random.Generator, greatest: int) -> int:
