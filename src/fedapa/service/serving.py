@@ -182,7 +182,7 @@ class ServedRoom:
         self._refused = ""
         self._counter: LiveCounter | None = None
         self._finished = False
-        self._failed = ""
+        self._failed = self._logged = ""
         self._lost = False
         """Whether nothing comes from the source, for a reason that was logged."""
         self._skipped: Counter[str] = Counter()
@@ -262,8 +262,11 @@ class ServedRoom:
                 made += self._counter.tick(now)
             self._failed = ""
         except Exception as error:  # of this room; the others go on
-            _log.exception("room %s", self.name)
-            self._fail(f"{type(error).__name__}: {error}"[:200])
+            reason = f"{type(error).__name__}: {error}"[:200]
+            if reason != self._logged:  # it may fail with every window
+                self._logged = reason
+                _log.exception("room %s", self.name)
+            self._fail(reason)
         if self._arrivals and self._arrivals[0][0] < now - _RATE_OVER - 2 * _PERIOD:
             while self._arrivals and self._arrivals[0][0] < now - _RATE_OVER:
                 self._arrivals.popleft()
