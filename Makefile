@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PORT ?= 8080
 
-.PHONY: help setup programs demo test test-fast test-network fuzz check format bench pages wheel clean
+.PHONY: help setup programs demo live test test-fast test-network fuzz check format bench pages wheel clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,6 +26,13 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup  ## six simulated rooms, Local against FedAPA, a table and a page
 	$(BIN)/fedapa demo
+
+# The demo's run, or one that takes a minute; a port in use: make live PORT=8081
+live: setup  ## simulated visitors, counted live on a page
+	@test -e runs/demo/fedapa/summary.json || test -e runs/live/summary.json || \
+	  $(BIN)/fedapa run --preset quick --out runs/live --resume
+	@$(BIN)/fedapa serve --source simulator --port $(PORT) --run \
+	  $$(test -e runs/demo/fedapa/summary.json && echo runs/demo/fedapa || echo runs/live)
 
 programs:  ## a browser and a broker, for the tests that drive them
 	@bash tests/programs.sh

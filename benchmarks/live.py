@@ -6,7 +6,8 @@ in the quick rooms for two hours each, on a day that nobody trained on; FedAPA, 
 held out. ``mae`` is the mean over rooms, ``empty`` the share of all counts of empty rooms that say
 so, ``notice_s`` the median over all newcomers of the seconds until the served count is higher than
 when they came. The rates of the filter were
-chosen in rooms of the seeds 4 and 5. This measures counting, too: ``make bench`` leaves it out.
+chosen in rooms of the seeds 4 and 5. ``rooms_100`` and ``first_count_s`` are those of ``_rooms``.
+This measures counting, too, and takes long: ``make bench`` leaves it out.
 """
 
 import argparse
@@ -21,9 +22,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks import _rooms
 from fedapa.csi.capture import Capture
 from fedapa.csi.subcarriers import all_subcarriers, live
-from fedapa.rooms.model_file import CountingModel, load_model
+from fedapa.rooms.model_file import load_model
 from fedapa.service.counter import LiveCounter
 from fedapa.service.sources import SimulatedVisits, follow
 from fedapa.windows.recipe import Recipe
@@ -38,6 +40,7 @@ NETS = {
     "ours": ("counter", "statistics"),
 }
 REPEATS = 30
+PARTS = ("window_ms", "rooms_100", "first_count_s", "visitors")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -45,22 +48,42 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hours", type=float, default=2.0, help="live: of visits; default 2")
     parser.add_argument("--rooms-seed", type=int, default=0, help="live: default 0")
     parser.add_argument("--run", metavar="DIR", help="live: models of a run that is there already")
+    parser.add_argument("--minutes", type=float, default=10.0, help="live: of replay; default 10")
+    parser.add_argument("--part", action="append", choices=PARTS, help="live: only this one")
 
 
-def measure(hours: float = 2.0, rooms_seed: int = 0, run: str | None = None) -> dict[str, Any]:
-    """Milliseconds, people, shares of one, seconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        costs = {name: _milliseconds(*net, Path(folder)) for name, net in NETS.items()}
-        trained = Path(run) if run else _trained(rooms_seed, Path(folder) / "run")
-        visitors = _visitors(trained, rooms_seed, 3600 * hours)
-    return {"window_ms": costs, "visitors": visitors}
+def measure(
+    hours: float = 2.0,
+    rooms_seed: int = 0,
+    run: str | None = None,
+    minutes: float = 10.0,
+    part: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Milliseconds, people, shares of one, seconds, megabytes."""
+    chosen, made = part or PARTS, {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if "window_ms" in chosen:
+            made["window_ms"] = {net: _milliseconds(*NETS[net], folder) for net in NETS}
+        if {"rooms_100", "first_count_s"} & set(chosen):
+            model = _model_file("counter", "statistics", _rooms.WINDOW, _rooms.RATE, folder)
+            datagrams = _rooms.datagrams_of(_capture(PACKETS, _rooms.RATE), folder)
+        if "rooms_100" in chosen:
+            made["rooms_100"] = _rooms.rooms_100(model, datagrams, minutes)
+        if "first_count_s" in chosen:
+            made["first_count_s"] = _rooms.first_count_s(model, datagrams)
+        if "visitors" in chosen:
+            trained = Path(run) if run else _trained(rooms_seed, folder / "run")
+            made["visitors"] = _visitors(trained, rooms_seed, 3600 * hours)
+    return made
 
 
 # ---- what a window costs ------------------------------------------------------------------------
 
 
 def _milliseconds(architecture: str, view: str, folder: Path) -> float:
-    model, capture = _untrained(architecture, view, folder), _capture()
+    model = load_model(_model_file(architecture, view, PACKETS, RATE, folder))
+    capture = _capture(PACKETS, RATE)
     times = []
     with threadpool_limits(1):
         for _ in range(REPEATS):
@@ -73,21 +96,21 @@ def _milliseconds(architecture: str, view: str, folder: Path) -> float:
     return 1000 * float(np.median(times))
 
 
-def _capture() -> Capture:
+def _capture(packets: int, rate: float) -> Capture:
     draw = np.random.default_rng(0)
     subcarriers = np.array(all_subcarriers(80), np.int16)
-    parts = draw.normal(0, 700, (PACKETS, len(subcarriers), 2)).astype(np.float32)
+    parts = draw.normal(0, 700, (packets, len(subcarriers), 2)).astype(np.float32)
     return Capture(
         csi=np.ascontiguousarray(parts).view(np.complex64)[..., None],
-        timestamps=np.arange(PACKETS) / RATE,
-        rssi=np.full(PACKETS, -50, np.float32),
+        timestamps=np.arange(packets) / rate,
+        rssi=np.full(packets, -50, np.float32),
         device=DEVICE,
         bandwidth=80,
         subcarriers=subcarriers,
     )
 
 
-def _untrained(architecture: str, view: str, folder: Path) -> CountingModel:
+def _model_file(architecture: str, view: str, window: int, rate: float, folder: Path) -> Path:
     """The model file of a net that learned nothing: it costs as much as one that did."""
     from dataclasses import replace
 
@@ -101,18 +124,19 @@ def _untrained(architecture: str, view: str, folder: Path) -> CountingModel:
         bandwidth=80,
         subcarriers=tuple(kept.tolist()),
         link_count=1,
-        packet_rate=RATE,
-        window=PACKETS,
+        packet_rate=rate,
+        window=window,
+        stride=_rooms.STRIDE if window == _rooms.WINDOW else None,
         view=view,
     )
-    windows = np.stack([Windower(recipe).feed(_capture()).values[0]] * 4)
+    windows = np.stack([Windower(recipe).feed(_capture(window, rate)).values[0]] * 4)
     labels = [0, 0, 1, 1]
     room = Room.of("bench", windows, labels, classes=range(21), architecture=architecture, seed=0)
     room = replace(room, recipe=replace(recipe, normaliser=room.normaliser))
     model = room.build().eval()
     path = folder / f"{architecture}.safetensors"
     save_model(path, room, model, np.zeros((21, model.width)), np.ones(21, np.int64), reach=1.0)
-    return load_model(path)
+    return path
 
 
 # ---- how well visits are followed ---------------------------------------------------------------

@@ -68,3 +68,25 @@ def test_the_compose_file_starts_a_server_and_three_rooms() -> None:
     presets = read_toml(Path(fedapa.__file__).parent / "stores" / "simulated_presets.toml")
     assert set(rooms) <= set(presets["smoke"]["rooms"])
     assert all(room in services["setup"]["command"][0] for room in rooms)
+
+
+def test_compose_finds_nothing_wrong_with_its_file() -> None:
+    plugin = (
+        shutil.which("docker")
+        and not subprocess.run(
+            ["docker", "compose", "version"], capture_output=True, check=False
+        ).returncode
+    )
+    program = ["docker", "compose"] if plugin else ["docker-compose"]
+    if not shutil.which(program[0]):
+        pytest.skip("neither 'docker compose' nor 'docker-compose' is installed")
+    done = subprocess.run(
+        [*program, "-f", str(DEPLOY / "compose.yaml"), "config"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(yaml.safe_load(done.stdout)["services"]) == {
+        *("setup", "server", "bus", "classroom", "hotel")
+    }

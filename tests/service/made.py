@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedapa.csi.capture import Capture
+from fedapa.errors import FedapaError
 from fedapa.rooms.model_file import CountingModel
+from fedapa.service.model_watch import ModelWatch, ServedModel
+from fedapa.service.sources import Piece, Source, Statistics
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
 
@@ -76,3 +80,62 @@ def packets(
         bandwidth=20,
         subcarriers=np.array(SUBCARRIERS, np.int16),
     )
+
+
+class Given(Source):
+    """A source that gives what a test puts into it."""
+
+    name = "given"
+
+    def __init__(self, *, synthetic: bool = False) -> None:
+        super().__init__()
+        self.synthetic = synthetic
+        self.waiting: list[Piece] = []
+        self.problem = ""
+        self.broken: Exception | None = None
+
+    def put(self, people: Sequence[float], at: float, **changes: Any) -> None:
+        """Packets, the last of which comes at ``at``."""
+        capture = packets(people, start=at - (len(people) - 1) / RATE, **changes)
+        self.waiting.append(Piece(capture, at))
+
+    def poll(self, now: float) -> list[Piece]:
+        if self.broken is not None:
+            raise self.broken
+        given, self.waiting = self.waiting, []
+        return self._given(given)
+
+    @property
+    def statistics(self) -> Statistics:
+        return replace(super().statistics, problem=self.problem)
+
+
+class Models(ModelWatch):
+    """A watch that finds what a test puts into it."""
+
+    def __init__(self, *models: CountingModel) -> None:
+        super().__init__(Path("cafe.safetensors"))
+        self.found: list[CountingModel | FedapaError] = list(models)
+        self.round = 0
+
+    def newer(self) -> ServedModel | None:
+        if not self.found:
+            return None
+        first = self.found.pop(0)
+        if isinstance(first, FedapaError):
+            raise first
+        self.round += 1
+        return ServedModel(first, Path("cafe.safetensors"), "ab" * 32, "fedapa", self.round)
+
+
+class Clocks:
+    """A clock that never jumps and the time of the day, both as a test says."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now, self.ahead = now, 0.0
+
+    def steady(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now + self.ahead

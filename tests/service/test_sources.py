@@ -103,6 +103,42 @@ def test_a_paced_file_gives_packets_when_they_are_due(tmp_path: Path) -> None:
     assert source.poll(3000.0) == []
 
 
+@pytest.mark.parametrize(("jump", "pause"), [(-3600.0, 0.0), (-3.0, 0.0), (2.0**28, 60.0)])
+def test_a_file_in_which_the_clock_jumps_keeps_its_speed(
+    tmp_path: Path, jump: float, pause: float
+) -> None:
+    """A set-back is no pause, ten years are one of a minute; then packets are paced as before.
+
+    At 100 per second the 150 before the jump take 1.49 s, and half a second later another 50 and
+    the first after the jump have come.
+    """
+    capture = capture_of(300)
+    stamps = capture.timestamps + 1e5
+    stamps[150:] += jump
+    write_nexmon(replace(capture, timestamps=stamps), tmp_path / "a.pcap")
+    source = CaptureFile(tmp_path / "a.pcap")
+    assert packets(source.poll(1000.0)) == 1
+    assert packets(source.poll(1001.4905)) == 149 + (jump < 0)
+    if pause:
+        assert source.poll(1000.49 + pause) == []
+    pieces = source.poll(1001.9905 + pause)
+    assert packets(pieces) == 51 - (jump < 0)
+    assert pieces[-1].received == pytest.approx(1001.99 + pause)
+    assert not source.ended
+
+
+def test_a_paced_file_goes_on_where_the_clock_of_the_poll_is_set_back(tmp_path: Path) -> None:
+    """After half a second a clock shows an hour less: the next half second has its 50 packets."""
+    write_nexmon(capture_of(300), tmp_path / "a.pcap")
+    source = CaptureFile(tmp_path / "a.pcap")
+    source.poll(10_000.0)
+    assert packets(source.poll(10_000.5)) == 50
+    assert packets(source.poll(6_400.5)) <= 1
+    (piece,) = source.poll(6_401.0)
+    assert piece.capture.packets == pytest.approx(50, abs=1)
+    assert piece.received == pytest.approx(6_401.0, abs=0.02)
+
+
 def test_what_is_no_capture_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.pcap").write_text("hello")
     with pytest.raises(CaptureError, match="begins with"):
@@ -184,6 +220,19 @@ def test_lines_at_an_address_are_packets_and_come_back() -> None:
 
 
 @pytest.mark.network
+def test_a_clock_that_is_set_back_does_not_keep_a_line_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        with Esp32Tcp("127.0.0.1", server.getsockname()[1]) as source:
+            server.accept()[0].close()
+            polled(source, lambda: bool(source.statistics.problem))
+            source.poll(time.time() - 3600)
+            server.accept()[0].close()
+            polled(source, lambda: source.statistics.opened == 2)  # a thread opens it
+            assert source.statistics.opened == 2
+
+
+@pytest.mark.network
 def test_nobody_at_an_address_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -191,6 +240,24 @@ def test_nobody_at_an_address_is_told() -> None:
         Esp32Tcp("127.0.0.1", port)
     with pytest.raises(SourceError, match="cannot be opened"):
         Esp32Tcp("127.0.0.1", 99_999)
+
+
+@pytest.mark.network
+def test_a_patient_line_waits_for_who_is_not_there_yet() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = server.getsockname()
+    with Esp32Tcp(*place, patient=True) as source:
+        polled(source, lambda: bool(source.statistics.problem))
+        assert "opened again in 1 s" in source.statistics.problem
+        assert source.statistics.opened == 0
+        with socket.create_server(place) as server:
+            server.settimeout(5)
+            source.poll(time.time() + 2)
+            first, _ = server.accept()
+            with first:
+                first.sendall(line(0) + line(1) + line(2))
+                assert packets(polled(source, lambda: source.statistics.packets >= 3)) == 3
+        assert source.statistics.problem == ""
 
 
 def test_lines_of_a_serial_device_are_packets() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fedapa.cli.algorithms import algorithms
+from fedapa.cli.calibrate import calibrate
 from fedapa.cli.captures import import_, inspect, label
 from fedapa.cli.count import count
 from fedapa.cli.experiments import compare, reproduce
@@ -18,12 +19,24 @@ from fedapa.cli.network import doctor, room, server
 from fedapa.cli.output import end_unread, fail, flush, take_any_stream
 from fedapa.cli.report import report
 from fedapa.cli.run import demo, run
+from fedapa.cli.serve import serve
 from fedapa.cli.simulate import simulate
 from fedapa.errors import FedapaError
 
 __all__ = ["app", "main"]
 
-_OF_NETWORK = ("flwr", "uvicorn", "httpx", "cryptography", "ray")
+_EXTRAS = {
+    "flwr": "flower",
+    "uvicorn": "flower",
+    "httpx": "flower",
+    "cryptography": "flower",
+    "ray": "simulation",
+    "fastapi": "serve",
+    "sse_starlette": "serve",
+    "prometheus_client": "serve",
+    "plotly": "serve",
+    "paho": "mqtt",
+}
 """What comes with an extra of its own."""
 
 
@@ -61,6 +74,8 @@ def fedapa(
 app.command()(demo)
 app.command()(run)
 app.command()(count)
+app.command()(serve)
+app.command()(calibrate)
 app.command()(join)
 app.command()(inspect)
 app.command("import")(import_)
@@ -101,8 +116,8 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         fail(f"{place}{error.strerror or error}; nothing saved before was lost")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in _OF_NETWORK:
-            extra = "simulation" if error.name == "ray" else "flower"
+        if extra := _EXTRAS.get((error.name or "").partition(".")[0]):
+            extra = "serve" if "serve" in sys.argv and extra == "flower" else extra
             fail(
                 f"this command needs {error.name}; in a checkout of fedapa: pip install -e "
                 f"'.[{extra}]'"

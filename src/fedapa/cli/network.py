@@ -1,6 +1,10 @@
 """``fedapa server``, ``fedapa room`` and ``fedapa doctor``: rooms on machines of their own."""
 
+import contextlib
+import subprocess
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +12,7 @@ import typer
 
 from fedapa.cli.options import Json
 from fedapa.cli.output import print_json, print_out
+from fedapa.errors import DataError
 
 if TYPE_CHECKING:
     from fedapa.report.tables.table import Table
@@ -21,6 +26,10 @@ room = typer.Typer(no_args_is_help=True, help="One room that learns with others 
 
 ServerFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The server's folder.")]
 RoomFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The room's folder.")]
+
+
+_MISTAKES_TOLD = 8.0
+"""s within which 'fedapa serve' ends where it cannot begin."""
 
 
 def _say(sentence: str) -> None:
@@ -97,6 +106,8 @@ def enrol(
     from fedapa.federation.network.server_folder import ServerFolder as Folder
 
     opened = Folder.open(folder)
+    if not key.is_file():
+        raise DataError(f"{key}: no such file; expected the room.pub that 'fedapa room init' wrote")
     opened.enrol(key.read_text(), name)
     print_out(f"Room '{name}' may take part, with key {opened.short_key(name)}.")
 
@@ -162,13 +173,14 @@ def status(folder: ServerFolder, as_json: Json = False) -> None:
     if "name" in run:
         accuracy = run.get("mean", {}).get("accuracy")
         scored = "" if accuracy is None else f", accuracy {100 * accuracy:.1f} %"
-        done, total = run.get("round") or 0, run.get("rounds") or "?"
-        print_out(f"Run '{run['name']}': {run['state']}, round {done} of {total}{scored}.")
+        total = f" of {run['rounds']}" if run.get("rounds") else ""
+        done = f"round {run.get('round') or 0}{total}"
+        print_out(f"Run '{run['name']}': {run['state']}, {done}{scored}.")
     if not told["server"]["running"]:
         print_out("The server does not run.")
     if told["refused"]:
         print_out(f"Refused requests: {told['refused']}; see log/refused.jsonl.")
-    for sentence in told["sentences"]:
+    for sentence in (*told["sentences"], *filter(None, [told["trouble"]])):
         print_out(sentence)
 
 
@@ -193,11 +205,14 @@ def room_init(folder: RoomFolder) -> None:
 
     Example: fedapa room init kitchen
     """
+    from fedapa.federation.network.certificates import fingerprint, read_public_key
     from fedapa.federation.network.room import make_room_folder
 
     public = make_room_folder(folder)
+    short = fingerprint(read_public_key(public, "the public key"))
     print_out(f"Hand {folder / 'room.pub'} to whoever runs the server:")
     print_out(public)
+    print_out(f"'fedapa server enrol' will call it {short}; compare the two.")
 
 
 @room.command("start")
@@ -210,17 +225,63 @@ def room_start(
     once: Annotated[
         bool, typer.Option("--once", help="End when the server refuses the room; do not try again.")
     ] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Count people, too, as 'fedapa serve' does.")
+    ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help="With --serve: e.g. udp:5500, serial:DEVICE."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="With --serve: of the page.")] = 8080,
+    host: Annotated[str, typer.Option(help="With --serve: address of the page.")] = "127.0.0.1",
 ) -> None:
     """Learn with others until Ctrl-C; reconnects after any outage, says what it is doing.
 
     Example: fedapa room start kitchen --server example.org:8443 --ca ca.crt --data rooms.h5
     --room kitchen
+
+    With --serve --source udp:5500 the room also counts live, with its newest model.
     """
-    from fedapa.federation.network.place import Place
-    from fedapa.federation.network.room import Connection, serve
+    from fedapa.errors import PlanError
+    from fedapa.federation.network.place import Connection, Place
+    from fedapa.federation.network.room import serve as learn
 
     place = Place(room, str(data.resolve()), str(folder.resolve()))
-    serve(place, Connection(server, ca.resolve()), _say, once=once)
+    connection = Connection(server, ca.resolve())
+    with contextlib.ExitStack() as ends:
+        if source is not None and not serve:
+            raise PlanError(f"--source {source}: is for counting; say --serve, too")
+        if serve:
+            ends.enter_context(_counting_beside(folder, room, source, host=host, port=port))
+        learn(place, connection, _say, once=once)
+
+
+@contextlib.contextmanager
+def _counting_beside(
+    folder: Path, room: str, source: str | None, *, host: str, port: int
+) -> Iterator[None]:
+    """``fedapa serve`` as a child: it has no torch, and ends when the room does."""
+    from fedapa.errors import PlanError
+    from fedapa.federation.network.child import end_child, start_child
+
+    if source is None:
+        raise PlanError("--serve: say where packets come from, e.g. --source udp:5500")
+    arguments = ["--run", str(folder), "--room", room, "--source", f"{room}={source}"]
+    arguments += ["--host", host, "--port", str(port)]
+    child = start_child("fedapa", ["serve", *arguments], log=None, home=folder / "flower")
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # Mistakes are told before it serves: it has said why.
+            raise typer.Exit(child.wait(_MISTAKES_TOLD) or 2)
+        threading.Thread(target=_tell_of_end, args=(child,), daemon=True).start()
+        yield
+    finally:
+        end_child(child)
+
+
+def _tell_of_end(child: "subprocess.Popen[bytes]") -> None:
+    if code := child.wait():
+        _say(f"counting ended with code {code}; the room goes on learning")
 
 
 def doctor(

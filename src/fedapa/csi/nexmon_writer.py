@@ -1,5 +1,6 @@
 """Captures as a Nexmon 43455c0 would have recorded them: simulated ones become files to import."""
 
+import functools
 import struct
 from pathlib import Path
 
@@ -96,11 +97,16 @@ def _record_template(capture: Capture, size: int) -> npt.NDArray[np.void]:
 
 def nexmon_packet(datagram: bytes) -> bytes:
     """The packet in which the firmware sends a datagram; it leaves the UDP checksum out."""
-    size = len(datagram) + 8
+    return _packet_head(len(datagram)) + datagram
+
+
+@functools.lru_cache(maxsize=64)  # frames of a receiver are alike, and come by the thousand
+def _packet_head(length: int) -> bytes:
+    size = length + 8
     ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, size + 20, 1, 0, 1, 17, 0, b"\n\n\n\n", b"\xff" * 4)
     total = sum(struct.unpack(">10H", ip))
     total = (total & 0xFFFF) + (total >> 16)
     checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
     ip = ip[:10] + struct.pack(">H", checksum) + ip[12:]
     ports = struct.pack(">HHHH", PORT, PORT, size, 0)
-    return b"\xff" * 6 + b"NEXMON" + b"\x08\x00" + ip + ports + datagram
+    return b"\xff" * 6 + b"NEXMON" + b"\x08\x00" + ip + ports

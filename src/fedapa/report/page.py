@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
@@ -36,7 +36,14 @@ from fedapa.report.runs import Runs, results_of
 from fedapa.report.style import save, svg
 from fedapa.report.tables import comparison
 from fedapa.report.tables.newcomers import until_it_counts
-from fedapa.report.tables.table import Table, html_table, latex, markdown, markdown_text
+from fedapa.report.tables.table import (
+    Table,
+    html_table,
+    latex,
+    markdown,
+    markdown_text,
+    reached_by_key,
+)
 
 __all__ = ["Lead", "Report", "write_index", "write_report", "write_run_page"]
 
@@ -98,15 +105,15 @@ class Report:
         self.parts.append(f"<h{level}>{html.escape(text)}</h{level}>")
         self.lines.append(f"{'#' * level} {markdown_text(text)}\n")
 
-    def say(self, text: str, *, note: bool = False) -> None:
-        """A paragraph."""
-        self.parts.append(f"<p{' class=note' if note else ''}>{html.escape(text)}</p>")
+    def say(self, text: str, *, kind: Literal["", "answer", "note"] = "") -> None:
+        """A paragraph: the answer in larger letters, a note in smaller ones."""
+        self.parts.append(f"<p{f' class={kind}' if kind else ''}>{html.escape(text)}</p>")
         self.lines.append(f"{markdown_text(text)}\n")
 
     def answers(self, results: Results) -> None:
         """Who counts best, in a sentence for each setting: what a reader wants to know first."""
         for sentence in answers(results):
-            self.say(sentence)
+            self.say(sentence, kind="answer")
 
     def simulated(self) -> None:
         """The warning that rooms were simulated."""
@@ -141,7 +148,7 @@ class Report:
     def figure(self, name: str, figure: Figure, about: str) -> None:
         """A figure; ``about`` says what it shows to those who do not see it."""
         file = _file_name(name)
-        self.parts.append(f"<figure>{svg(figure)}</figure>")
+        self.parts.append(f"<figure{reached_by_key(about)}>{svg(figure)}</figure>")
         self.lines.append(f"![{markdown_text(about)}]({file}.png)\n")
         if self.folder is not None:
             for ending in ("png", "svg"):
@@ -156,6 +163,7 @@ class Report:
             path,
             "<!doctype html>\n"
             f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(self.title)}</title>'
+            '<meta name="color-scheme" content="light dark">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<style>{css}</style></head><body><main>\n{body}\n</main></body></html>\n",
         )
@@ -251,7 +259,7 @@ def write_index(folder: Path, pages: Mapping[str, tuple[str, Path]]) -> Path:
 
 def _fill(report: Report, results: Results, runs: Runs, published: Mapping[str, Any]) -> None:
     """Everything about results."""
-    report.say(_about(results), note=True)
+    report.say(_about(results), kind="note")
     if results.synthetic:
         report.simulated()
     chosen = [said for setting in results.settings for said in choices(setting.data)]
@@ -360,7 +368,7 @@ class _Part:
     def explain(self, *sentences: str) -> None:
         """What the words of the next table mean; who reads a study knows them."""
         if self.report.folder is None:
-            self.report.say(" ".join(sentences), note=True)
+            self.report.say(" ".join(sentences), kind="note")
 
     def comparison(self) -> None:
         """A comparison of methods: all figures, differences, curves."""
@@ -471,7 +479,7 @@ class _Part:
             rooms = prepare_rooms(plan)
             panels = [embedding_of(run, rooms, title) for title, run in mapped.items()]
         except FedapaError as error:  # the numbers above stand without it
-            self.report.say(f"There is no map: {error}.", note=True)
+            self.report.say(f"There is no map: {error}.", kind="note")
             return
         said = (
             f"{self.setting.title}. t-SNE of the unit-length embeddings of all rooms' test windows "

@@ -172,7 +172,8 @@ def svg(figure: Figure) -> str:
     """
     with matplotlib.rc_context(STYLE):
         buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        nothing = {"Date": None, "Creator": None}
+        figure.savefig(buffer, format="svg", metadata=nothing, facecolor="none")
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
     return re.sub(
         r' width="([^"]*)pt" height="[^"]*pt"',

@@ -1,8 +1,9 @@
 """Sources: where packets come from: a capture file, a Nexmon or ESP32 receiver, the simulator.
 
 All have one small protocol. ``poll(now)`` gives what has come by then and never waits, so that one
-loop serves a hundred rooms; nothing here starts a thread or asks a clock but the operating system's
-stamp of a datagram. ``follow`` and ``follow_async`` poll until a source ends::
+loop serves a hundred rooms; no thread is started but to open a line again, and no clock is asked
+but the operating system's stamp of a datagram. ``follow`` and ``follow_async`` poll until a source
+ends::
 
     with NexmonUdp(5500) as source:
         for piece in follow(source):
@@ -18,12 +19,13 @@ import contextlib
 import os
 import socket
 import struct
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +37,9 @@ from fedapa.csi.reading import CaptureStream, read_chunks
 from fedapa.errors import CaptureError, PlanError, SourceError, nearest
 from fedapa.processes import one_thread
 from fedapa.simulator.recording import stream_visits
-from fedapa.simulator.visits import visits_through
+from fedapa.simulator.room import capacity
+from fedapa.simulator.visits import staying, visits_through
+from fedapa.stores.simulated import Task
 from fedapa.stores.simulated_captures import last_tasks
 from fedapa.stores.simulated_rooms import preset_of
 
@@ -45,12 +49,15 @@ __all__ = [
     "Esp32Tcp",
     "NexmonUdp",
     "Piece",
+    "SimulatedStay",
     "SimulatedVisits",
     "Source",
     "Statistics",
     "follow",
     "follow_async",
 ]
+
+_Floats: TypeAlias = npt.NDArray[np.float64]
 
 _PAUSE = 0.1
 """s between two looks at a source that has nothing."""
@@ -60,12 +67,18 @@ _BYTES = 1 << 18
 """Read from a line at a time."""
 _DATAGRAM = 4096
 """Bytes; a frame of 160 MHz has 2066."""
+_WAITING = 1 << 22
+"""Bytes of datagrams that may wait at a port while we are busy; many systems allow only 200 kB."""
 _KERNEL_STAMP = 35
 """SO_TIMESTAMPNS: Linux says when a datagram came; Python has no name for it."""
 _WAITS = (1.0, 30.0)
 """s before a broken line is opened again: at first, and at most."""
 _EMPTY = 0.25
 """Share of the levels of simulated visits at which nobody is there."""
+_LATE = 1.0
+"""s: by more than that nothing is late; a clock was set back."""
+_LONGEST_PAUSE = 60.0
+"""s in a replay: a longer one is a clock that was set forward, or nothing to wait for."""
 _CONNECTING = 5.0
 """s until an address that does not answer is given up."""
 
@@ -170,8 +183,14 @@ class _Paced(Source):
         super().__init__()
         self._paced = paced
         self._waiting: Piece | None = None
+        self._due: _Floats | None = None
+        """When each packet that waits is due, on a clock that does not jump with the packets'."""
+        self._stamp: float | None = None
+        self._correction = 0.0
+        """What that clock is ahead of the packets' own by now."""
         self._shift: float | None = None
-        """What a stamp lacks to the clock of ``poll``."""
+        """What it lacks to the clock of ``poll``."""
+        self._polled = -float("inf")
 
     @abc.abstractmethod
     def _next(self) -> Piece | None:
@@ -179,6 +198,9 @@ class _Paced(Source):
 
     def poll(self, now: float) -> list[Piece]:
         """What is due by now; of a source that is not paced the next packets, whenever."""
+        if self._shift is not None and now < self._polled - _LATE:  # the clock was set back
+            self._shift += now - self._polled
+        self._polled = now
         made: list[Piece] = []
         while sum(piece.capture.packets for piece in made) < _AT_ONCE and not self.ended:
             if self._waiting is None:
@@ -190,17 +212,28 @@ class _Paced(Source):
             if not self._paced:
                 made.append(piece)
                 continue
-            stamps = np.maximum.accumulate(piece.capture.timestamps)
+            times = self._times(piece.capture.timestamps) if self._due is None else self._due
             if self._shift is None:
-                self._shift = now - float(stamps[0])
-            due = int(np.searchsorted(stamps, now - self._shift, side="right"))
+                self._shift = now - float(times[0])
+            due = int(np.searchsorted(times, now - self._shift, side="right"))
             before, after = _cut(piece, due)
             if before is not None:
-                made.append(replace(before, received=float(stamps[due - 1]) + self._shift))
+                made.append(replace(before, received=float(times[due - 1]) + self._shift))
+            self._due = None
             if after is not None:
-                self._waiting = after
+                self._waiting, self._due = after, times[due:]
                 break
         return self._given(made)
+
+    def _times(self, stamps: _Floats) -> _Floats:
+        """When packets are due: as stamped, but a jump of their clock is a short pause or none."""
+        last = stamps[0] if self._stamp is None else self._stamp
+        steps = np.diff(stamps, prepend=last)
+        jumps = np.where(steps < -_LATE, -steps, np.minimum(0, _LONGEST_PAUSE - steps))
+        corrections = self._correction + np.cumsum(jumps)
+        times = np.maximum(stamps + corrections, last + self._correction)
+        self._stamp, self._correction = float(stamps[-1]), float(corrections[-1])
+        return np.maximum.accumulate(times)
 
 
 def _cut(piece: Piece, at: int) -> tuple[Piece | None, Piece | None]:
@@ -270,16 +303,10 @@ class SimulatedVisits(_Paced):
             seconds: when it ends; None: never.
         """
         super().__init__(paced=paced)
-        tasks = last_tasks(preset_of(preset), seed=seed, workers=1)
-        found = {task.place.scene.room.name: task for task in tasks}
-        if room not in found:
-            raise PlanError(
-                f"room '{room}' is none of the simulated rooms '{preset}'; {nearest(room, found)}"
-            )
+        self._task = _last_task(room, preset, seed)
         if phase <= 0:
             raise PlanError(f"phase = {phase:g}; choose a number of seconds above 0")
         self.name = f"SIMULATED {room}"
-        self._task = found[room]
         self._phase = phase
         self._until = float("inf") if seconds is None else seconds
         self._stream = self._pieces()
@@ -306,6 +333,70 @@ class SimulatedVisits(_Paced):
                 if last >= self._until:
                     return
             begin, people, number = last + 1 / task.place.scene.radio.rate, levels[1], number + 1
+
+
+class SimulatedStay(_Paced):
+    """A simulated room in which so many people stay: what an owner does who is asked for a take."""
+
+    synthetic = True
+
+    def __init__(
+        self,
+        room: str,
+        people: int,
+        *,
+        preset: str = "quick",
+        seed: int = 0,
+        day: int = 0,
+        number: int = 0,
+        seconds: float = 60.0,
+        paced: bool = True,
+    ) -> None:
+        """People who stay in a room.
+
+        Args:
+            room: its name in the preset.
+            people: how many.
+            preset: of simulated rooms.
+            seed: of everything that is drawn.
+            day: which of the days that neither a recording nor visits of the preset have.
+            number: which take of that day with so many people.
+            seconds: when it ends.
+            paced: at the speed of real packets, or as fast as they can be made.
+        """
+        super().__init__(paced=paced)
+        task = _last_task(room, preset, seed)
+        scene = task.place.scene
+        if people > capacity(scene.room):
+            raise PlanError(
+                f"room '{room}': {people} people on {scene.room.size[0]:g} × "
+                f"{scene.room.size[1]:g} m; 0 to {capacity(scene.room)} fit"
+            )
+        self.name = f"SIMULATED {room}"
+        self._people = people
+        visits = staying(people, seconds, f"room '{room}': ")
+        # Visits have the day after the last recording.
+        self._stream = stream_visits(
+            scene, visits, day=task.day + 2 + day, key=task.key, number=number
+        )
+
+    def _next(self) -> Piece | None:
+        with one_thread():
+            capture = next(self._stream, None)
+        if capture is None:
+            return None
+        present = np.full(capture.packets, self._people, np.int64)
+        return Piece(capture, float(capture.timestamps[-1]), present)
+
+
+def _last_task(room: str, preset: str, seed: int) -> Task:
+    tasks = last_tasks(preset_of(preset), seed=seed, workers=1)
+    found = {task.place.scene.room.name: task for task in tasks}
+    if room not in found:
+        raise PlanError(
+            f"room '{room}' is none of the simulated rooms '{preset}'; {nearest(room, found)}"
+        )
+    return found[room]
 
 
 def _level(draw: np.random.Generator, greatest: int) -> int:
@@ -350,6 +441,7 @@ class NexmonUdp(_Decoded):
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             self._socket.setblocking(False)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _WAITING)
             with contextlib.suppress(OSError):  # elsewhere a datagram has the time of the poll
                 self._socket.setsockopt(socket.SOL_SOCKET, _KERNEL_STAMP, 1)
             self._socket.bind((address, port))
@@ -404,18 +496,59 @@ def _stamp(told: list[tuple[int, int, bytes]], now: float) -> float:
     return max(0.0, now)
 
 
+class _Opening:
+    """A line that is being opened by a thread: an address that does not answer takes seconds."""
+
+    def __init__(self, connect: Callable[[], int]) -> None:
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._given_up = False
+        self.handle: int | None = None
+        self.error: OSError | None = None
+        self._thread = threading.Thread(target=self._open, name="fedapa line", daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a handle or an error."""
+        return not self._thread.is_alive()
+
+    def give_up(self) -> None:
+        """Nobody wants it any more."""
+        with self._lock:
+            self._given_up = True
+            if self.handle is not None:
+                os.close(self.handle)
+            self.handle = None
+
+    def _open(self) -> None:
+        try:
+            handle = self._connect()
+        except OSError as error:
+            self.error = error
+            return
+        with self._lock:
+            if self._given_up:
+                os.close(handle)
+            else:
+                self.handle = handle
+
+
 class _Line(_Decoded):
     """Text of an ESP32 from a line that may break; then it is opened again, later and later."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, patient: bool) -> None:
         super().__init__(form="esp32")
         self._opened = 0
         self._problem = ""
         self._wait = _WAITS[0]
         self._again = -float("inf")
         self._handle: int | None = None
+        self._opening: _Opening | None = None
+        if patient:
+            return
         try:
-            self._open()
+            self._take(self._connect())
         except OSError as error:
             raise SourceError(
                 f"{self.name}: cannot be opened ({_reason(error)}); {self.remedy}"
@@ -427,23 +560,31 @@ class _Line(_Decoded):
     def _connect(self) -> int:
         """Open the line; its handle, which never waits."""
 
-    def _open(self) -> None:
-        self._handle = self._connect()
+    def _take(self, handle: int) -> None:
+        self._handle = handle
         self._opened += 1
         self._problem = ""
 
+    def _reopened(self, now: float) -> bool:
+        """Whether the line stands; otherwise it is on its way, or its time has not come."""
+        if self._opening is None:
+            # Longer than ever waited for: the clock was set back.
+            if 0 < self._again - now <= _WAITS[1]:
+                return False
+            self._opening = _Opening(self._connect)
+        if not self._opening.done:
+            return False
+        opened, self._opening = self._opening, None
+        if opened.handle is None:
+            self._lost(now, "nothing came of it" if opened.error is None else _reason(opened.error))
+            return False
+        self._take(opened.handle)
+        return True
+
     def poll(self, now: float) -> list[Piece]:
         """The lines that are complete."""
-        if self.ended:
+        if self.ended or (self._handle is None and not self._reopened(now)):
             return []
-        if self._handle is None:
-            if now < self._again:
-                return []
-            try:
-                self._open()
-            except OSError as error:
-                self._lost(now, _reason(error))
-                return []
         assert self._handle is not None
         try:
             content = os.read(self._handle, _BYTES)
@@ -477,6 +618,8 @@ class _Line(_Decoded):
     def close(self) -> None:
         """Let go of the line."""
         super().close()
+        if self._opening is not None:
+            self._opening.give_up()
         self._release()
 
 
@@ -485,10 +628,17 @@ class Esp32Tcp(_Line):
 
     remedy = "start what hands the lines on there, or give its address and port"
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, patient: bool = False) -> None:
+        """Lines from an address.
+
+        Args:
+            host: a name or an address.
+            port: where the lines are.
+            patient: wait for who is not there yet, instead of raising.
+        """
         self.name = f"tcp {host}:{port}"
         self._place = (host, port)
-        super().__init__()
+        super().__init__(patient=patient)
 
     def _connect(self) -> int:
         try:
@@ -504,10 +654,17 @@ class Esp32Serial(_Line):
 
     remedy = "plug the receiver in, name its device, and see that you may read it"
 
-    def __init__(self, device: str | Path, *, baud: int = 921_600) -> None:
+    def __init__(self, device: str | Path, *, baud: int = 921_600, patient: bool = False) -> None:
+        """Lines from a device.
+
+        Args:
+            device: e.g. /dev/ttyUSB0.
+            baud: its speed.
+            patient: wait for a device that is not there yet, instead of raising.
+        """
         self.name = f"serial {device}"
         self._device, self._baud = Path(device), baud
-        super().__init__()
+        super().__init__(patient=patient)
 
     def _connect(self) -> int:
         import termios

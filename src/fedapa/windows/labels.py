@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeAlias
 
 from fedapa.errors import DataError, nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = [
     "NO_CLASS",
@@ -59,11 +60,13 @@ def choose_rooms(
 
 def class_indices(
     room: str, labels: Sequence[Label | None], classes: Sequence[Label]
-) -> npt.NDArray[np.int64]:
+) -> "npt.NDArray[np.int64]":
     """Labels as indices into ``classes``, and ``NO_CLASS`` where there is none.
 
     A label that is not listed is an error, not a guess.
     """
+    import numpy as np  # a room that waits checks names without it
+
     place: dict[Label | None, int] = {label: index for index, label in enumerate(classes)}
     place[None] = NO_CLASS
     for number, label in enumerate(labels):

@@ -52,13 +52,14 @@ class Federation:
         self.server.enrol(make_room_folder(self.folder / room), room)
 
     def start_server(self) -> None:
-        self._start("server", "server", "start", str(self.server.path))
+        self._start("server", {}, "server", "start", str(self.server.path))
         log = self.folder / "server.out"
         wait_until(lambda: "listening" in log.read_text(), f"the server, see {log}")
 
-    def start_room(self, room: str) -> None:
+    def start_room(self, room: str, **variables: str) -> None:
         self._start(
             room,
+            variables,
             "room",
             "start",
             str(self.folder / room),
@@ -68,7 +69,7 @@ class Federation:
             f"--room={room}",
         )
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def _start(self, name: str, variables: dict[str, str], *arguments: str) -> None:
         out = self.folder / f"{name}.out"
         out.write_text("")
         with out.open("ab") as stream:
@@ -77,7 +78,7 @@ class Federation:
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **variables},
             )
 
     def kill(self, name: str) -> None:
@@ -85,6 +86,16 @@ class Federation:
         process = self.processes.pop(name)
         process.kill()
         process.wait()
+
+    def stop(self, name: str) -> None:
+        """With a goodbye: its SuperNode is known to be gone at once."""
+        process = self.processes.pop(name)
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=PATIENCE)
+
+    def said(self, name: str) -> str:
+        """What a process printed since it was started last."""
+        return (self.folder / f"{name}.out").read_text()
 
     def wait_for_rooms(self, *rooms: str) -> None:
         wait_until(lambda: all(self.status()["rooms"][room]["online"] for room in rooms), "rooms")

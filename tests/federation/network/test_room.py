@@ -1,18 +1,32 @@
 """A room's own process: whose app it answers, and how it begins."""
 
+import contextlib
+import datetime
+import socket
+import ssl
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flwr.app import Context, Message, RecordDict
+from flwr.proto.runtime_pb2 import AcquireTaskRequest, AcquireTaskResponse
+from flwr.proto.task_pb2 import Task
+from flwr.supercore.constant import TaskType
+from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedapa.errors import DataError
+from fedapa.errors import DataError, RunError
 from fedapa.federation.engines.frames import REFUSED, TELL, pack, unpack
+from fedapa.federation.network import certificates, waiting
 from fedapa.federation.network.app import app_bundle, make_client_app
-from fedapa.federation.network.place import Place
-from fedapa.federation.network.room import Connection, _check_place, _done, make_room_folder
+from fedapa.federation.network.checking import check_place, check_server
+from fedapa.federation.network.place import Connection, Place
+from fedapa.federation.network.room import _is_connected, make_room_folder
 from fedapa.federation.network.server_folder import ServerFolder, Settings
+from fedapa.federation.network.working import done as done_by_room
 from tests.conftest import MakeStore
 from tests.federation.fake_grid import through_codec
 
@@ -33,7 +47,9 @@ def test_only_the_app_of_the_installed_release_is_answered() -> None:
     def reply(app_hash: str) -> dict[str, bytes]:
         context = Context(1, 7, {"room": "the server's word"}, RecordDict(), {})
         app = make_client_app(answering)
-        return unpack(_done(place, app, said.append, asked(), context, app_hash).content, "reply")
+        return unpack(
+            done_by_room(place, app, said.append, asked(), context, app_hash).content, "reply"
+        )
 
     refused = reply("0" * 64)[REFUSED].decode()
     assert "the server's app 000000000000 is not that of fedapa" in refused
@@ -48,11 +64,11 @@ def test_a_room_without_a_key_or_without_its_data_does_not_start(
 ) -> None:
     store = make_store()
     with pytest.raises(DataError, match="holds no key; make one with 'fedapa room init"):
-        _check_place(Place("cafe", str(store), str(tmp_path / "none")))
+        check_place(Place("cafe", str(store), str(tmp_path / "none")))
     make_room_folder(tmp_path / "cafe")
-    _check_place(Place("cafe", str(store), str(tmp_path / "cafe")))
+    check_place(Place("cafe", str(store), str(tmp_path / "cafe")))
     with pytest.raises(DataError, match="there is no room 'caffe'; did you mean 'cafe'"):
-        _check_place(Place("caffe", str(store), str(tmp_path / "cafe")))
+        check_place(Place("caffe", str(store), str(tmp_path / "cafe")))
 
 
 def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -60,3 +76,79 @@ def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
     Connection("localhost:8443", made.authority)
     with pytest.raises(DataError, match=r"expected the ca\.crt of the server"):
         Connection("localhost:8443", tmp_path / "ca.crt")
+
+
+def test_a_room_that_waits_asks_for_work_as_flower_does() -> None:
+    """Byte by byte, though without Flower's libraries."""
+    types = [TaskType.CLIENT_APP.value]
+    assert waiting.request_bytes() == AcquireTaskRequest(
+        supported_task_types=types
+    ).SerializeToString(deterministic=True)
+    task = Task(task_id=2**40, type=types[0], run_id=7)
+    given = AcquireTaskResponse(task=task, token="t" * 300).SerializeToString()
+    assert waiting.token_of(given) == "t" * 300
+    assert waiting.token_of(AcquireTaskResponse().SerializeToString()) is None
+    with pytest.raises(ConnectionError, match="none of Flower's"):
+        waiting.token_of(b"<html>")
+    with pytest.raises(ConnectionError, match="cut short"):
+        waiting.token_of(given[:1])
+    metadata = RuntimeVersionMetadata.from_local_component(types[0]).as_metadata()
+    assert dict(metadata).items() <= waiting.Waiting(1)._headers.items()
+
+
+def test_a_room_that_waits_has_neither_torch_nor_flower_nor_numpy() -> None:
+    """They would take four times the memory that it has: docs/deploy.md."""
+    modules = "fedapa.cli, fedapa.federation.network.room, fedapa.federation.network.place, sys"
+    heavy = "{'torch', 'flwr', 'numpy', 'httpx', 'cryptography', 'h5py', 'pydantic'}"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {modules}; print({heavy} & set(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def test_a_certificate_that_is_not_valid_yet_is_a_question_of_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small computer without a clock of its own begins in the past, before there was a server."""
+
+    class Tomorrow(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+            return datetime.datetime.now(tz) + datetime.timedelta(days=1)
+
+    make_room_folder(tmp_path / "cafe")
+    with monkeypatch.context() as patch:
+        patch.setattr(certificates.datetime, "datetime", Tomorrow)
+        made = ServerFolder.make(tmp_path / "server", Settings("localhost"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(made.path / "server.crt", made.path / "server.key")
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def greet() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                context.wrap_socket(listening.accept()[0], server_side=True).close()
+
+    with contextlib.closing(listening):
+        threading.Thread(target=greet, daemon=True).start()
+        connection = Connection(f"localhost:{listening.getsockname()[1]}", made.authority)
+        with pytest.raises(RunError, match=r"is not valid at this machine's time.*set the clock"):
+            check_server(connection, tmp_path / "cafe", "cafe")
+
+
+def test_a_room_knows_from_the_log_whether_its_node_is_connected(tmp_path: Path) -> None:
+    log = tmp_path / "supernode.log"
+    log.write_bytes(b"")
+    with log.open("rb") as written, log.open("ab", buffering=0) as node:
+        assert _is_connected(written, None) is None
+        node.write(b"INFO: SuperNode ID: 7\n")
+        assert _is_connected(written, None) is True
+        assert _is_connected(written, True) is True, "nothing new"
+        node.write(b"WARNING: Connection attempt failed, retrying in 1 s\n")
+        assert _is_connected(written, True) is False
+        node.write(b"Connection attempt failed\nConnection successful after 3 s\n")
+        assert _is_connected(written, False) is True

@@ -9,7 +9,8 @@ from cryptography import x509
 
 from fedapa.errors import DataError, RunError
 from fedapa.federation.network.certificates import last_day, make_certificates
-from fedapa.federation.network.room import Connection, make_room_folder
+from fedapa.federation.network.place import Connection
+from fedapa.federation.network.room import make_room_folder
 from fedapa.federation.network.server_folder import Job, ServerFolder, Settings
 
 

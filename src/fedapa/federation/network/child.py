@@ -1,12 +1,13 @@
-"""Flower's programs as children of ours: they end when their parent does, however it ends."""
+"""Programs as children of ours: they end when their parent does, however it ends."""
 
+import contextlib
 import ctypes
 import importlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 __all__ = ["PROGRAMS", "end_child", "start_child"]
@@ -15,6 +16,9 @@ PROGRAMS = {
     "superlink": ("flwr.superlink.cli", "flower_superlink"),
     "supernode": ("flwr.supernode.cli", "flower_supernode"),
     "run": ("fedapa.federation.network.running", "main"),
+    "fedapa": ("fedapa.__main__", "main"),
+    "check": ("fedapa.federation.network.checking", "main"),
+    "worker": ("fedapa.federation.network.working", "main"),
 }
 _SET_DEATH_SIGNAL = 1
 _PATIENCE = 15.0
@@ -25,26 +29,34 @@ def start_child(
     program: str,
     arguments: Sequence[str],
     *,
-    log: Path,
+    log: Path | None,
     home: Path,
-    variables: Mapping[str, str] | None = None,
+    listening: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    """Start one of the programs; what it says goes to the end of ``log``."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    """Start one of the programs; what it says goes to the end of ``log``.
+
+    Args:
+        program: its name, see ``PROGRAMS``.
+        arguments: for it.
+        log: where its output goes; None: where ours goes.
+        home: Flower's folder.
+        listening: the caller writes to it and reads what it tells; then only errors go to ``log``.
+    """
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
     environment = {
         **os.environ,
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "PYTHONUNBUFFERED": "1",
-        **(variables or {}),
     }
-    with log.open("ab") as stream:
+    with contextlib.nullcontext() if log is None else log.open("ab") as stream:
         return subprocess.Popen(
             [sys.executable, "-m", __name__, str(os.getpid()), program, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
+            stdin=subprocess.PIPE if listening else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if listening else stream,
+            stderr=stream,
             env=environment,
             start_new_session=True,  # Ctrl-C is for the parent, which ends its children in order
         )

@@ -16,8 +16,8 @@ import httpx
 
 from fedapa import __version__
 from fedapa.errors import FedapaError
-from fedapa.federation.network.certificates import last_day
-from fedapa.federation.network.proxy import HELLO, clock_trouble
+from fedapa.federation.network.certificates import fingerprint, last_day, read_public_key
+from fedapa.federation.network.proxy import HELLO, clock_trouble, validity_trouble
 from fedapa.federation.network.server import is_free, running_process
 from fedapa.federation.network.server_folder import ServerFolder
 
@@ -60,7 +60,7 @@ def examine(
     elif folder is not None:
         findings += _of_room(folder)
     if server is not None:
-        findings += _reach(server, authority)
+        findings += _reach(server, authority, folder)
     return findings
 
 
@@ -148,7 +148,7 @@ def _of_room(folder: Path) -> Iterator[Finding]:
     yield Finding("public key", not there, said)
 
 
-def _reach(server: str, authority: Path | None) -> Iterator[Finding]:
+def _reach(server: str, authority: Path | None, folder: Path | None) -> Iterator[Finding]:
     if authority is None:
         yield Finding("server", True, "give its certificate, too: --ca ca.crt")
         return
@@ -157,7 +157,12 @@ def _reach(server: str, authority: Path | None) -> Iterator[Finding]:
         context = ssl.create_default_context(cafile=str(authority))
         with httpx.Client(base_url=f"https://{server}", verify=context, timeout=10) as client:
             about = client.get(HELLO).raise_for_status().json()
+            key = _short_key(folder)
+            enrolled = client.get(f"{HELLO}/{key}") if key else None
     except (httpx.HTTPError, OSError, ValueError) as error:
+        if trouble := validity_trouble(error):
+            yield Finding("clock", True, f"{server}: {trouble}")
+            return
         yield Finding(
             "server",
             True,
@@ -174,3 +179,18 @@ def _reach(server: str, authority: Path | None) -> Iterator[Finding]:
     if not same:
         said = f"the server has fedapa {about['release']}, here is {__version__}; install the same"
     yield Finding("release", not same, said)
+    if enrolled is not None:
+        known = enrolled.status_code == httpx.codes.OK
+        said = f"its key {key} is not enrolled; hand room.pub to whoever runs the server"
+        if known:
+            said = f"as '{enrolled.json()['room']}', with key {key}"
+        yield Finding("enrolled", not known, said)
+
+
+def _short_key(folder: Path | None) -> str:
+    """The fingerprint of a room's key; nothing where there is none, which is found elsewhere."""
+    path = (folder or Path()) / "room.pub"
+    try:
+        return fingerprint(read_public_key(path.read_text(), str(path)))
+    except (OSError, FedapaError):
+        return ""

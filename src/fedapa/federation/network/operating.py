@@ -116,6 +116,7 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
         "run": run,
         "sentences": [entry["said"] for entry in said.get("said", [])][-5:],
         "refused": len(server.refused()),
+        "trouble": server.disk_trouble(),
     }
 
 

@@ -1,13 +1,14 @@
-"""Place: which room a node is, and where its things are; without torch, for those that wait."""
+"""Which room a node is, where its things are, and where its server is; for those that wait."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from fedapa.errors import PlanError
+from fedapa.errors import DataError, PlanError
 from fedapa.windows.labels import check_name
 
-__all__ = ["Place"]
+__all__ = ["Connection", "Place"]
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,23 @@ class Place:
             raise PlanError(
                 f"the node's configuration lacks {error}; start it by 'fedapa room'"
             ) from error
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Where the server is, and what it is known by."""
+
+    server: str
+    """HOST:PORT."""
+    authority: Path
+    """The server's ca.crt."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no address, and a certificate that is not there."""
+        host, colon, port = self.server.rpartition(":")
+        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise DataError(f"--server {self.server}: expected HOST:PORT, e.g. example.org:8443")
+        if not self.authority.is_file():
+            raise DataError(
+                f"{self.authority}: no such file; expected the ca.crt of the server's folder"
+            )

@@ -111,6 +111,7 @@ class _Server:
         self._run_not_before = 0.0
         self._asked = 0.0
         self._stamp = -1.0
+        self._trouble = ""
 
     async def serve(self) -> None:
         settings = self._server.settings
@@ -142,13 +143,21 @@ class _Server:
     async def _watch(self, proxy: uvicorn.Server) -> None:
         """Start again what ended; tell the SuperLink who was enrolled and expelled."""
         while not proxy.should_exit:
+            trouble = ""
             try:
                 await asyncio.to_thread(self._look)
             except FedapaError as error:
-                self._say(str(error))
+                trouble = str(error)
+            except Exception as error:  # whatever it is, somebody has to go on watching
+                trouble = f"{type(error).__name__}: {error}"
+            if trouble != self._trouble:  # said once, not every second
+                self._trouble = trouble
+                self._say(trouble or "all is well again")
             await asyncio.sleep(_LOOK)
 
     def _look(self) -> None:
+        if trouble := self._server.disk_trouble():
+            raise RunError(trouble)  # what needs the disk would only end again
         if self._superlink is None or self._superlink.poll() is not None:
             self._say("the SuperLink ended; starting it again")
             end_child(self._run)

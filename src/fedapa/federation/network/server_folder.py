@@ -13,10 +13,11 @@
     log/            what the programs said; refused.jsonl has who was refused and why
 """
 
+import contextlib
 import json
+import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ __all__ = ["Enrolled", "Job", "ServerFolder", "Settings"]
 
 
 _LONGEST_LOG = 10 * 2**20
+_LEAST_DISK = 2**20
+"""Bytes; with fewer a checkpoint may not find room."""
 
 
 @dataclass(frozen=True)
@@ -234,24 +237,38 @@ class ServerFolder:
         """Remember who was refused, and why, as one line."""
         line = json.dumps({"at": time.time(), "reason": reason, **about})
         path = self.path / "log" / "refused.jsonl"
-        path.parent.mkdir(exist_ok=True)
-        if path.is_file() and path.stat().st_size > _LONGEST_LOG:  # a stranger may be persistent
-            path.replace(path.with_name("refused-before.jsonl"))
-        with path.open("a") as stream:
-            stream.write(line + "\n")
+        with contextlib.suppress(OSError):  # a full disk is no reason to let anybody in
+            path.parent.mkdir(exist_ok=True)
+            if path.is_file() and path.stat().st_size > _LONGEST_LOG:  # somebody is persistent
+                path.replace(path.with_name("refused-before.jsonl"))
+            with path.open("a") as stream:
+                stream.write(line + "\n")
 
     def refused(self) -> list[dict[str, Any]]:
         """Everybody who was refused, the first one first."""
         path = self.path / "log" / "refused.jsonl"
         if not path.is_file():
             return []
-        return [json.loads(line) for line in path.read_text().splitlines() if line]
+        found = []
+        for line in path.read_text().splitlines():
+            with contextlib.suppress(ValueError):  # one that a full disk cut short
+                found.append(json.loads(line))
+        return found
+
+    def disk_trouble(self) -> str:
+        """What to say where the disk of this folder is full; mostly nothing."""
+        if shutil.disk_usage(self.path).free >= _LEAST_DISK:
+            return ""
+        return (
+            f"{self.path}: there is no room on its disk; the run pauses and nothing is half "
+            "written; make room"
+        )
 
     def stamp(self) -> float:
         """Changes whenever somebody was enrolled or expelled."""
         return (self.path / "rooms.json").stat().st_mtime_ns
 
-    @contextmanager
+    @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, Enrolled]]:
         path = self.path / "rooms.json"
         with locked(path, wait=True):

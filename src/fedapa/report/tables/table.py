@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table as RichTable
 
-__all__ = ["Table", "html_table", "latex", "markdown", "markdown_text", "rich_table"]
+__all__ = [
+    "Table",
+    "html_table",
+    "latex",
+    "markdown",
+    "markdown_text",
+    "reached_by_key",
+    "rich_table",
+]
 
 _LETTERS = 84
 """Letters in a line of a table that fit on a page; with more they are set smaller."""
@@ -139,7 +147,7 @@ def _latex_text(text: str) -> str:
 
 
 def html_table(table: Table) -> str:
-    """An HTML table with its title and note below."""
+    """An HTML table with its title and note below; it scrolls where it is wider than the page."""
     over = "".join(
         f"<th class=over colspan={width}>{html.escape(name)}</th>" for name, width in table.spans
     )
@@ -151,14 +159,25 @@ def html_table(table: Table) -> str:
     letters = sum(max(map(len, cells)) for cells in zip(*table.rows, strict=True))
     wide = letters > _LETTERS or len(table.headings) > _COLUMNS  # each cell as wide as its column
     return (
-        f'<div class="wide"><table{" class=dense" if wide else ""}>'
+        f'<div class="wide"{reached_by_key(table.title)}><table{" class=dense" if wide else ""}>'
         f"<thead>{head}</thead><tbody>{rows}</tbody></table></div>"
         f'<p class="note">{html.escape(table.title)}. {html.escape(table.note.rstrip("."))}.</p>'
     )
 
 
+def reached_by_key(name: str) -> str:
+    """Attributes of what may be wider than a page, so that it can be scrolled without a mouse."""
+    return f' tabindex="0" role="region" aria-label="{html.escape(name)}"'
+
+
 def _cells(tag: str, table: Table, cells: Sequence[str]) -> str:
-    sides = table.alignment(" class=word", "")
-    return "".join(
-        f"<{tag}{side}>{html.escape(cell)}</{tag}>" for side, cell in zip(sides, cells, strict=True)
-    )
+    """A row; its first cell says whose numbers they are, and stays where it is in scrolling."""
+    sides = table.alignment("word", "")
+    made = []
+    for column, (side, cell) in enumerate(zip(sides, cells, strict=True)):
+        kind = tag if column else "th"
+        scope = "" if column or tag == "th" else " scope=row"
+        names = " ".join(name for name in ("" if column else "first", side) if name)
+        named = f' class="{names}"' if names else ""
+        made.append(f"<{kind}{scope}{named}>{html.escape(cell)}</{kind}>")
+    return "".join(made)
