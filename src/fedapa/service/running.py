@@ -93,7 +93,11 @@ def serve_until_stopped(serving: Serving, say: Callable[[str], None]) -> None:
             routers=[training_router(serving.run)],
         )
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=_DRAIN
+            app,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=_DRAIN,
+            ws="none",  # there are none; by default uvicorn imports a deprecated library for them
         )
         ends.enter_context(_ended_by_signals())
         if history is not None:
