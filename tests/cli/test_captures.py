@@ -119,6 +119,10 @@ def test_import_makes_a_store_that_runs(tmp_path: Path) -> None:
     assert "Store:" in text
     again = json.loads(fedapa(*words, "--json").stdout)
     assert again["rooms"]["room0"]["known"] == 6
+    assert "notes" not in again
+    longer = json.loads(fedapa(*words, "--window", "2000", "--json").stdout)
+    assert "shorter than asked (no recordings for 2000 packets)" in longer["notes"][0]
+    fedapa(*words, "--window", "20")
     fedapa(
         *("run", "--data", out, "--rounds", "1", "--architecture", "tiny", "--workers", "0"),
         *("--preset", "tables", "--set", "model.width=16", "--out", tmp_path / "run"),
@@ -276,6 +280,15 @@ def test_captures_without_a_label_go_from_their_files_to_a_room_that_joins(tmp_p
         for name in ("a", "b", "c", "d/fedjoin", "e/fedjoin")
     }
     assert learned == {"a": False, "b": True, "c": False, "d/fedjoin": False, "e/fedjoin": True}
+
+    assert "0 evening 0" in fedapa("label", out).stdout
+    label = ("label", out, "--room", "living room", "--recording", "* evening *")
+    assert "one of --count, --label and --none" in one_sentence(fedapa(*label, code=2))
+    given = fedapa(*label, "--count", "3").stdout
+    assert "0 evening 0: 3, trains and never tests" in given
+    assert json.loads(fedapa("label", out, "--json").stdout) == {"without_label": []}
+    again = json.loads(fedapa(*new, "--no-curve", "--out", tmp_path / "f", "--json").stdout)
+    assert again["may_answer"] == {"living room": [0, 1, 2, 3]}
 
 
 @pytest.mark.data

@@ -347,6 +347,7 @@ def test_a_late_room_joins_and_one_that_does_not_fit_is_refused_by_name(
     assert not first["rooms"]["lab"]["participated"]
     assert second["rooms"]["lab"]["participated"]
     assert any("'attic' is refused" in line and "classes would be" in line for line in said)
+    assert [room for room, _, _ in grid.asked].count("attic") == 1, "not in every round again"
 
 
 def test_no_room_at_all_is_a_sentence(make_store: MakeStore, tmp_path: Path) -> None:

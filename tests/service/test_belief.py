@@ -5,7 +5,18 @@ import math
 import numpy as np
 import pytest
 
-from fedapa.service.belief import evidence_of, interval_of, people_of, transitions, updated
+from fedapa.service.belief import (
+    Memories,
+    evidence_of,
+    interval_of,
+    people_of,
+    transitions,
+    updated,
+)
+
+HALF = math.log(2)
+"""s after which a memory of 1 s has kept one half."""
+ALIKE = Memories(presence=1.0, falling=1.0, rising=1.0)
 
 
 def test_two_states_move_as_the_closed_form_says() -> None:
@@ -15,10 +26,42 @@ def test_two_states_move_as_the_closed_form_says() -> None:
 
 
 def test_a_window_is_weighed_by_its_power() -> None:
-    """λ = ½: [√(0.625·0.2), √(0.375·0.8)] = [√0.125, √0.3] = [0.35355, 0.54772], of 0.90127."""
+    """λ = ½: odds of an empty room of √(0.625/0.375 · 0.2/0.8) = 0.6455, so 0.6455/1.6455."""
     evidence = evidence_of([0.2, 0.8], [0, 1], [True, True])
-    found = updated(np.array([0.625, 0.375]), evidence, 0.5)
-    np.testing.assert_allclose(found, [0.35355 / 0.90127, 0.54772 / 0.90127], atol=1e-5)
+    found = updated(np.array([0.625, 0.375]), evidence, np.arange(2), HALF, ALIKE)
+    np.testing.assert_allclose(found, [0.39229, 0.60771], atol=1e-5)
+
+
+def test_presence_and_number_are_remembered_for_different_times() -> None:
+    """ℓ = [0.2, 0.4, 0.4] on b = [0.5, 0.4, 0.1], half a memory of presence, e = 0.2.
+
+    Nobody: √(1 · ¼) = ½, that is 1/3. c = [0.8, 0.2], m = [½, ½], which is more than 1.2 people:
+    of a memory of half a second a quarter is left, times 1 − e is κ = 0.2. c ∝ [4^0.2, 1] =
+    [1.3195, 1].
+    """
+    memories = Memories(presence=1.0, falling=9.0, rising=0.5)
+    evidence = np.log([0.2, 0.4, 0.4])
+    found = updated(np.array([0.5, 0.4, 0.1]), evidence, np.arange(3), HALF, memories)
+    some = np.array([1.3195, 1]) / 2.3195
+    np.testing.assert_allclose(found, [1 / 3, *(2 / 3 * some)], atol=1e-4)
+
+
+def test_fewer_people_take_the_other_memory() -> None:
+    """No state is nobody, so only numbers: c = [0.2, 0.8], m = [0.8, 0.2], κ = ½: both alike."""
+    memories = Memories(presence=9.0, falling=1.0, rising=9.0)
+    found = updated(np.array([0.2, 0.8]), np.log([0.8, 0.2]), np.array([3, 4]), HALF, memories)
+    np.testing.assert_allclose(found, [0.5, 0.5], atol=1e-12)
+
+
+def test_of_an_empty_room_nothing_is_remembered() -> None:
+    """Twelve people left; whoever comes next is counted as if nobody had been there before."""
+    people, slow = np.arange(13), Memories(presence=0.1, falling=60.0, rising=60.0)
+    full, nobody, one = (np.full(13, 1e-6) for _ in range(3))
+    full[12] = nobody[0] = one[1] = 1.0
+    belief = updated(full, np.log(nobody), people, 1.0, slow)
+    assert belief.argmax() == 0
+    belief = updated(belief, np.log(one), people, 1.0, slow)
+    assert belief.argmax() == 1
 
 
 def test_between_classes_the_logarithm_is_on_a_line() -> None:
@@ -53,10 +96,11 @@ def test_a_class_that_the_room_never_had_lies_between_its_neighbours() -> None:
 def test_an_impossible_count_stays_possible() -> None:
     """A window's zero is no proof: a few windows later the other count wins."""
     both = [True, True]
-    belief = updated(np.array([0.5, 0.5]), evidence_of([1.0, 0.0], [0, 1], both), 0.0)
+    people, seen = np.arange(2), evidence_of([1.0, 0.0], [0, 1], both)
+    belief = updated(np.array([0.5, 0.5]), seen, people, math.inf, ALIKE)
     assert 0 < belief[1] < 1e-5
     for _ in range(2):
-        belief = updated(belief, evidence_of([0.0, 1.0], [0, 1], both), 0.5)
+        belief = updated(belief, evidence_of([0.0, 1.0], [0, 1], both), people, HALF, ALIKE)
     assert belief[1] > 0.99
 
 

@@ -15,7 +15,7 @@ from fedapa.service.counter import Count, CounterSettings, LiveCounter
 from tests.service.conftest import Served
 from tests.service.made import RATE, level_model, packets
 
-FAST = CounterSettings(memory=1.0)
+FAST = CounterSettings(presence=1.0, memory=1.0, rising=1.0)
 
 
 def fed(
@@ -54,14 +54,30 @@ def test_counts_do_not_depend_on_how_packets_are_fed(size: int) -> None:
 
 
 def test_it_follows_faster_up_than_down() -> None:
-    """With equal evidence, three people who came are there sooner than gone again."""
-    settings = CounterSettings(every=0.5, arrivals=0.05, departures=0.01)
+    """With equal memories, three people who came are there sooner than gone again."""
+    settings = CounterSettings(
+        every=0.5, arrivals=0.05, departures=0.01, presence=2.0, memory=2.0, rising=2.0
+    )
     model = replace(level_model(stride=2), _session=replace(level_model()._session, sharpness=2.0))
     people = [0] * 100 + [3] * 150 + [0] * 150
     counts = fed(LiveCounter(model, settings), packets(people), later=0)
     up = next(count.time for count in counts if count.time > 10 and count.count == 3) - 10
     down = next(count.time for count in counts if count.time > 25 and count.count == 0) - 25
     assert up < down
+
+
+def test_an_empty_room_is_told_at_once_and_more_people_when_they_stay() -> None:
+    """A window has 1 s: nobody is told with the first whole one, three for a second never."""
+    settings = CounterSettings(every=0.5)
+    people = [1] * 100 + [3] * 10 + [1] * 90 + [0] * 100 + [3] * 300
+    counts = fed(LiveCounter(level_model(stride=2), settings), packets(people), later=0)
+
+    def told(begin: float, end: float) -> set[int | None]:
+        return {count.count for count in counts if begin <= count.time < end}
+
+    assert told(9.0, 13.0) == {1}
+    assert told(21.5, 30.0) == {0}
+    assert told(33.0, 60.0) == {3}
 
 
 def test_a_room_without_packets_is_unavailable_and_says_no_count() -> None:
@@ -254,7 +270,8 @@ def test_categories_are_no_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("every", 0.0), ("timeout", float("nan")), ("coverage", 1.0)]
+    ("name", "value"),
+    [("every", 0.0), ("timeout", float("nan")), ("coverage", 1.0), ("rising", 0.0)],
 )
 def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
     with pytest.raises(PlanError, match=f"{name} = "):

@@ -106,6 +106,7 @@ def test_a_run_is_told_as_it_grows(tmp_path: Path) -> None:
     assert second["loss"]["hall"] == [3.0, 2.0]
     assert second["mean"]["loss"] == [3.0, 2.0]
     assert second["bytes"] == {"up": [303, 303], "down": [3000, 3000]}
+    assert second["bytes_total"] == {"up": 606, "down": 6000}
     assert second["weights"]["round"] == 2 and second["weights_rounds"] == [1, 2]
     assert second["weights"]["rooms"] == list(ROOMS)
     assert (second["synthetic"], second["split"], second["seed"]) == (True, "day", 7)

@@ -17,6 +17,7 @@ from fedapa.stores.imported.captures import import_captures
 from fedapa.stores.imported.preparation import Preparation
 from fedapa.stores.imported.sources import sources_by_manifest, sources_by_pattern
 from fedapa.stores.materialise import materialise
+from fedapa.stores.relabel import relabel
 from fedapa.stores.simulated import write_simulated
 from fedapa.stores.simulated_captures import PATTERN, patterns_of, write_simulated_captures
 from fedapa.stores.simulated_rooms import changed_preset, preset_of
@@ -774,6 +775,12 @@ def test_one_recording_is_not_both_with_and_without_a_label(tmp_path: Path) -> N
         first(folder, patterns[first], out)
         with pytest.raises(DataError, match=words):
             second(folder, patterns[second], out)
+    out = tmp_path / f"{add_unlabelled.__name__}.h5"
+    with pytest.raises(DataError, match="give it a label there: fedapa label"):
+        imported(folder, "{room}/P={count}.dat", out)
+    relabel(out, room="cafe", names=["*"], label=1)
+    (row,) = add_unlabelled(folder, "{room}/{name}.dat", out)
+    assert row.known == 1, "what was imported without a label is known, whatever it is labelled"
 
 
 def test_no_label_is_neither_a_count_nor_a_category(tmp_path: Path) -> None:

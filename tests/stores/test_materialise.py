@@ -15,7 +15,7 @@ import pytest
 from fedapa.errors import DataError
 from fedapa.processes import Progress
 from fedapa.stores.append import append_store
-from fedapa.stores.materialise import materialise, survey
+from fedapa.stores.materialise import materialise, short_recordings, survey
 from fedapa.stores.store import Store, write_store
 from fedapa.windows.clean import Amplitudes
 from fedapa.windows.recipe import Recipe
@@ -44,6 +44,23 @@ def test_windows_of_continuous_recordings_are_marked(make_store: MakeStore) -> N
         file["cafe/2-0"].attrs["part"] = "continuous"
     (cafe,) = materialise(path, Recipe(window=32))
     assert cafe.continuous == (False, False, True, True, False, False)
+
+
+def test_what_recordings_are_too_short_for_is_told(make_store: MakeStore) -> None:
+    """Takes of 70 packets, two of 20: a window of 32 leaves these two, and with them class 3."""
+    path = make_store({"cafe": {0: 2, 2: 2}, "hall": {0: 1, 1: 1}}, packets=70)
+    assert short_recordings(path, Recipe(window=32)) == []
+    with append_store(path) as store:
+        for number in range(2):
+            rows = np.linspace(1, 2, 20 * 6, dtype=np.float32).reshape(20, 6, 1)
+            store.add_stream("cafe", f"3-{number}", [(rows, np.arange(20) / 100)], label=3)
+    left_out, lost = short_recordings(path, Recipe(window=32))
+    assert "Room 'cafe': 2 of 6 recordings are left out, shorter than a window of 32" in left_out
+    assert "(3-0, 3-1)" in left_out
+    assert "nothing is left of class 3" in lost
+    (shorter,) = short_recordings(path, Recipe(seconds=0.5), rooms=["cafe"])
+    assert shorter.startswith("Room 'cafe': windows are of 20 packets (0.2 s), shorter than asked")
+    assert short_recordings(path, Recipe(window=32), rooms=["hall"]) == []
 
 
 def test_stride_overlaps(make_store: MakeStore) -> None:

@@ -249,6 +249,28 @@ def test_a_day_that_is_held_out_lends_no_window_without_a_label() -> None:
     assert days_of(known, parts.unlabelled) == set("abcd") - held_out
 
 
+@pytest.mark.parametrize("kind", ["day", "later", "recording", "blocked", "random"])
+def test_what_was_labelled_later_trains_but_for_days_that_are_held_out(kind: SplitKind) -> None:
+    """The other parts are those of the same room without it."""
+    layout = campaign("abcd")
+    known = laid_out({**layout, **{(1, day, "late"): 2 for day in "abcd"}})
+    plain = laid_out(layout)
+    late = [take.endswith("late") for take in known["recordings"]]
+    assert sum(late) == 8
+    assert np.flatnonzero(late)[0] == len(plain["labels"]), "they are the last"
+    parts = split_windows("cafe", **known, kind=kind, key=Key(0), train_only=late)
+    without = split_windows("cafe", **plain, kind=kind, key=Key(0))
+    assert parts.test.tolist() == without.test.tolist()
+    assert parts.validation.tolist() == without.validation.tolist()
+    added = np.setdiff1d(parts.train, without.train)
+    days = set("abcd")
+    if kind in ("day", "later"):
+        days -= days_of(known, parts.test) | days_of(known, parts.validation)
+    assert days_of(known, added) == days
+    assert set(added) <= set(np.flatnonzero(late))
+    assert not len(parts.unlabelled)
+
+
 def test_days_that_are_each_the_only_one_of_a_class_leave_nothing_to_test() -> None:
     known = laid_out({(0, "a", "1"): 4, (1, "b", "1"): 4})
     with pytest.raises(DataError, match=r"every day is the only one of some class.*'recording'"):

@@ -10,7 +10,7 @@ import typer
 
 from fedapa.cli.algorithms import algorithms
 from fedapa.cli.calibrate import calibrate
-from fedapa.cli.captures import import_, inspect
+from fedapa.cli.captures import import_, inspect, label
 from fedapa.cli.count import count
 from fedapa.cli.experiments import compare, reproduce
 from fedapa.cli.export import export
@@ -79,6 +79,7 @@ app.command()(calibrate)
 app.command()(join)
 app.command()(inspect)
 app.command("import")(import_)
+app.command()(label)
 app.command()(compare)
 app.command()(report)
 app.command()(export)

@@ -1,17 +1,20 @@
-"""``fedapa inspect`` and ``fedapa import``: what captures hold, and a store made from them."""
+"""``fedapa inspect``, ``import`` and ``label``: what captures hold, and a store made from them."""
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedapa.cli.options import Json, OnlyRooms, WithoutRooms
 from fedapa.cli.output import fail, print_json, print_out
 from fedapa.cli.progress import shown_progress
-from fedapa.errors import FedapaError, PlanError
+from fedapa.errors import DataError, FedapaError, PlanError
 
-__all__ = ["import_", "inspect"]
+if TYPE_CHECKING:
+    from fedapa.stores.store import Recording
+
+__all__ = ["import_", "inspect", "label"]
 
 
 def inspect(
@@ -210,8 +213,10 @@ def import_(
         )
         with shown_progress() as show:
             rows = import_captures(sources, out, preparation=preparation, window=window, show=show)
+    short = [] if layout is not None else _too_short(out)
     if as_json:
-        print_json({"out": str(out), "unmatched": len(unmatched), **import_summary(rows)})
+        summary = {"unmatched": len(unmatched), **import_summary(rows)}
+        print_json({"out": str(out), **summary, **({"notes": short} if short else {})})
         return
     print_out(rich_table(import_table(rows)))
     if unmatched:
@@ -219,4 +224,86 @@ def import_(
             f"{len(unmatched)} files do not fit the pattern and were left alone, "
             f"e.g. {unmatched[0]}"
         )
+    for sentence in short:
+        print_out(f"Note: {sentence}")
     print_out(f"Store: {out}")
+
+
+def label(
+    store: Annotated[Path, typer.Argument(help="A store, see 'fedapa import'.")],
+    room: Annotated[str | None, typer.Option(help="Whose recordings.")] = None,
+    recording: Annotated[
+        list[str] | None,
+        typer.Option(help="Its name, * for any letters; give it once for each.", metavar="NAME"),
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=0, help="How many people it shows.")] = None,
+    category: Annotated[
+        str | None, typer.Option("--label", help="What it shows, where labels are no counts.")
+    ] = None,
+    activity: Annotated[
+        str | None, typer.Option(help="With --count: what the people do, a second label.")
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Take its label away.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Label recordings that were imported without; alone it lists those that have no label.
+
+    What got its label later may have been learned from before: it trains, and never tests.
+
+    Example: fedapa label rooms.h5 --room cafe --recording 'evening 3' --count 2
+    """
+    from fedapa.stores.relabel import relabel, unlabelled_recordings
+
+    told = [text for text in (category,) if text] + [n for n in (count,) if n is not None]
+    if room is None and recording is None and not told and not none and activity is None:
+        _print_unlabelled(unlabelled_recordings(store), as_json=as_json)
+        return
+    if room is None or not recording:
+        raise PlanError("label: whose recording is it? Give --room and --recording")
+    if len(told) + none != 1:
+        raise PlanError("label: give one of --count, --label and --none")
+    given = None if none else told[0]
+    done = relabel(store, room=room, names=recording, label=given, activity=activity)
+    if as_json:
+        print_json({"changed": list(done.changed), "without_label": done.left})
+        return
+    for name in done.changed:
+        print_out(
+            f"{room}/{name}: {'no label' if given is None else given}"
+            + ("" if given is None else ", trains and never tests")
+        )
+    print_out(f"Without a label in room '{room}': {done.left} recordings")
+
+
+def _print_unlabelled(found: "list[Recording]", *, as_json: bool) -> None:
+    """The recordings of a store that have no label."""
+    from fedapa.report.tables.table import Table, rich_table
+
+    if as_json:
+        told = [{"room": one.room, "recording": one.name, "day": one.day} for one in found]
+        print_json({"without_label": told})
+        return
+    if not found:
+        print_out("Every recording has a label.")
+        return
+    lasting = [one.shape[0] / one.mean_rate if one.mean_rate else None for one in found]
+    rows = [
+        [one.room, one.name, one.day or "–", "–" if seconds is None else f"{seconds:.0f}"]
+        for one, seconds in zip(found, lasting, strict=True)
+    ]
+    headings = ["Room", "Recording", "Day", "Seconds"]
+    print_out(rich_table(Table("Without a label", headings, rows, text_columns=3)))
+
+
+def _too_short(out: Path) -> list[str]:
+    """What recordings of a store are too short for when a run cuts windows as it usually does."""
+    from fedapa.stores.materialise import short_recordings
+    from fedapa.stores.store import Store
+    from fedapa.windows.recipe import USUAL_SECONDS, Recipe
+
+    with Store(out) as store:
+        seconds = USUAL_SECONDS if store.window is None else None  # else as the store recommends
+    try:
+        return short_recordings(out, Recipe(seconds=seconds))
+    except DataError:  # e.g. nobody noted a packet rate: a run says so, with what to do
+        return []

@@ -11,9 +11,15 @@ from fedapa.cli.output import print_json, print_out
 from fedapa.cli.progress import shown_progress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedapa.experiments.join import Joined
+    from fedapa.windows.labels import Label
 
 __all__ = ["join"]
+
+_NAMED = 24
+"""Classes that are named, of more their number."""
 
 
 def join(
@@ -23,13 +29,20 @@ def join(
     counts: Annotated[
         str | None,
         typer.Option(
-            help="Counts that there can be, recorded or not: 0-8, or 0,2,4. Default: the recorded."
+            help="Counts that there can be beside the recorded: 0-8, or 0,2,4. Default: no others."
         ),
     ] = None,
     split: SplitKind = None,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="To train at home; default: as the federation had.")
     ] = None,
+    curve: Annotated[
+        bool,
+        typer.Option(
+            "--curve/--no-curve",
+            help="Also join with 1, 2, 4, … of the labelled recordings: would more of them help?",
+        ),
+    ] = True,
     out: Annotated[
         Path | None,
         typer.Option(help="Directory to write; default: in runs/, named by store and options."),
@@ -58,6 +71,7 @@ def join(
             counts=chosen,
             split=split or "auto",
             rounds=rounds,
+            curve=curve,
             out=folder,
             workers=workers,
             show=show,
@@ -68,7 +82,11 @@ def join(
                 "out": str(folder),
                 "joined": done.joined.summary,
                 "alone": done.alone.summary,
+                "before": done.before,
                 "after_one_round": done.after_one_round,
+                "may_answer": {room: list(labels) for room, labels in done.possible.items()},
+                "by_labels": done.results.summary()["settings"]["labels"],
+                "notes": _notes(done, told_counts=counts is not None),
             }
         )
         return
@@ -78,44 +96,74 @@ def join(
 
 
 def _print_joined(done: "Joined", *, told_counts: bool) -> None:
-    """The answer in a sentence for each room, then the tables."""
-    from fedapa.algorithms import find
-    from fedapa.report.captions import choices, without_labels
-    from fedapa.report.tables.comparison import overall, rooms
+    """The answer in a sentence for each room, then what it rests on."""
+    from fedapa.report.captions import choices
+    from fedapa.report.tables.comparison import rooms
     from fedapa.report.tables.table import rich_table
 
+    counts = all(isinstance(label, int) for label in done.joined.data["classes"])
     for room, joined in done.joined.summary["rooms"].items():
         alone = done.alone.summary["rooms"][room]
+        guess = done.joined.summary["blind"]["constant"]["rooms"][room]["accuracy"]
         error = ""
         if "mae_median" in joined:
             error = f" and {joined['mae_median']:.1f} people off"
         print_out(
             f"{room} joined: right in {100 * joined['accuracy']:.0f} % of the "
             f"{done.joined.data['rooms'][room]['test']} windows that it was tested on, held out of "
-            f"its labels{error}; {100 * done.after_one_round[room]:.0f} % after one round, "
-            f"{100 * alone['accuracy']:.0f} % alone."
+            f"its labels{error}; {100 * done.before[room]:.0f} % before any training at home, "
+            f"{100 * done.after_one_round[room]:.0f} % after one round, "
+            f"{100 * alone['accuracy']:.0f} % alone, {100 * guess:.0f} % by guessing."
         )
-    for setting in done.results.settings:
-        shown = [row.name for row in setting.rows if row.group != "blind"]
+        print_out(f"{room} may answer {_listed(done.possible[room])}{' people' * counts}.")
+    if done.others and counts:
+        print_out(
+            f"Never {_listed(done.others)}, which the federation knows, too: if there can be so "
+            "many, say so with --counts."
+        )
+    elif done.others:
+        print_out(f"What was not recorded is never answered: {_listed(done.others)}.")
+    print_out(rich_table(done.table))
+    if len(done.possible) > 1:
+        from fedapa.report.runs import results_of
+
+        (setting,) = results_of([done.joined, done.alone], title="")[0].settings
+        shown = [row.name for row in setting.deployed if row.group != "blind"]
         print_out(rich_table(rooms(setting, shown)))
-        print_out(rich_table(overall(setting)))
-    unlabelled = without_labels(done.joined.data)
-    for sentence in (*choices(done.joined.data), *unlabelled):
+    for sentence in choices(done.joined.data):
         print_out(sentence)
+    for note in _notes(done, told_counts=told_counts):
+        print_out(f"Note: {note}")
+
+
+def _notes(done: "Joined", *, told_counts: bool) -> list[str]:
+    """What must be known beside the figures."""
+    from fedapa.algorithms import find
+    from fedapa.report.captions import without_labels
+
+    notes = [*done.notes, *without_labels(done.joined.data)]
     settings = done.joined.plan.algorithm
     kind = find(settings["name"])
-    if unlabelled and not kind.learns_unlabelled:
-        print_out(
-            f"Note: {kind.title} does not learn from windows without a label; join a federation of "
-            "fedjoin."
-        )
-    elif unlabelled and not told_counts and settings.get("unlabelled") != "always":
-        print_out(
-            "Note: windows without a label are learned from where there can be counts that no "
-            "label has; say which there can be with --counts."
-        )
-    for note in done.joined.summary.get("notes", []):
-        print_out(f"Note: {note}")
+    if without_labels(done.joined.data):
+        if not kind.learns_unlabelled:
+            notes.append(
+                f"{kind.title} does not learn from windows without a label; join a federation of "
+                "fedjoin."
+            )
+        elif not told_counts and settings.get("unlabelled") != "always":
+            notes.append(
+                "windows without a label only help to normalise here: they are learned from where "
+                "there can be counts that no label has, which --counts says."
+            )
+    return [*notes, *done.joined.summary.get("notes", [])]
+
+
+def _listed(labels: "Sequence[Label]") -> str:
+    """Labels as one says them, a long list cut."""
+    shown = [str(label) for label in labels[:_NAMED]]
+    more = [f"{len(labels) - _NAMED} more"] if len(labels) > _NAMED else []
+    *first, last = [*shown, *more]
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _counts(text: str) -> list[int]:

@@ -119,6 +119,7 @@ def run(
     from fedapa.algorithms import find
     from fedapa.experiments.presets import preset as preset_values
     from fedapa.federation.plan import Plan
+    from fedapa.federation.prepare import told_short
     from fedapa.federation.run import run as carry_out
     from fedapa.report.captions import choices, without_labels
     from fedapa.report.runs import results_of
@@ -184,7 +185,12 @@ def run(
             f"Note: {kind.title} does not learn from windows without a label, they only help to "
             "normalise; fedjoin does."
         )
-    for note in finished.summary.get("notes", []):
+    if unlabelled and kind.learns_unlabelled and resolved.answerable == "all":
+        print_out(
+            "Note: a room with windows without a label may answer any class that the federation "
+            "knows; --set answerable=room keeps it to those that it recorded."
+        )
+    for note in (*told_short(resolved), *finished.summary.get("notes", [])):
         print_out(f"Note: {note}")
     print_out(f"Everything about this run: {folder}")
 

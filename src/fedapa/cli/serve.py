@@ -23,16 +23,19 @@ __all__ = ["serve"]
 def serve(
     run: Annotated[
         Path,
-        typer.Option(help="Folder of a run or of 'fedapa room', or a model file: who counts."),
+        typer.Option(
+            help="Folder of a run, of 'fedapa room' or of 'fedapa server', or a model file."
+        ),
     ],
     source: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             metavar="[ROOM=]SOURCE",
             help="Where packets come from: simulator, udp[:[ADDRESS:]PORT], serial:DEVICE, "
-            "tcp:HOST:PORT, file:PATH or a capture; once for each room that has its own.",
+            "tcp:HOST:PORT, file:PATH or a capture; once for each room that has its own. Without: "
+            "nobody is counted, the run's training is shown.",
         ),
-    ],
+    ] = None,
     room: Annotated[
         list[str] | None, typer.Option(help="Only this room; give it once for each.")
     ] = None,
@@ -66,13 +69,15 @@ def serve(
     Example: fedapa serve --run runs/demo/fedapa --source simulator
 
     fedapa serve --run runs/ours --source kitchen=udp:5500 --source hall=tcp:10.0.0.7:3333
+
+    A run that is trained, in process or by a server, can be followed: fedapa serve --run runs/ours
     """
     from fedapa.service.counter import CounterSettings
     from fedapa.service.running import Serving, serve_until_stopped
 
     wanted = Serving(
         run=run,
-        sources=tuple(source),
+        sources=tuple(source or ()),
         rooms=tuple(room or ()),
         host=host,
         port=port,

@@ -33,6 +33,7 @@ __all__ = [
     "UNSEEN_COUNTS",
     "WHAT_TRAVELS",
     "at_home",
+    "fewer_labels",
     "new_room_case",
 ]
 
@@ -105,10 +106,7 @@ def new_room_case(
 
 def _onboarding(plan: Plan) -> Sequence[Case]:
     """The whole curve for some, one recording of every class for all."""
-    unit, most = _most_labels(plan)
-    numbers = [2**power for power in range(16) if 2**power < most]
-    if unit == "train_windows":
-        numbers = [number for number in (3, 10, 30, 100) if number < most]
+    unit, numbers, most = fewer_labels(plan)
     cases = []
     for name in _methods():
         for number in numbers if name in _CURVES else numbers[:1]:
@@ -130,6 +128,15 @@ def _methods() -> list[str]:
         and (not is_variant(kind) or kind.pools_in_turn or kind.name == FedJoin.control)
     ]
     return [kind.name for kind in sorted(chosen, key=lambda k: (order[k.group], k.year, k.name))]
+
+
+def fewer_labels(plan: Plan) -> tuple[str, list[int], int]:
+    """What is counted, numbers of it that are fewer than all, and how many there are of a class."""
+    unit, most = _most_labels(plan)
+    numbers = [2**power for power in range(16) if 2**power < most]
+    if unit == "train_windows":
+        numbers = [number for number in (3, 10, 30, 100) if number < most]
+    return unit, numbers, most
 
 
 def _most_labels(plan: Plan) -> tuple[str, int]:

@@ -34,7 +34,7 @@ from fedapa.payload import Precision
 from fedapa.rooms.skew import Partition
 from fedapa.stores.store import Store
 from fedapa.windows.labels import Label, choose_rooms
-from fedapa.windows.recipe import Recipe
+from fedapa.windows.recipe import USUAL_SECONDS, Recipe
 from fedapa.windows.split import LabelledClasses, SplitChoice, ValidationOf
 
 __all__ = ["OPEN", "DataPlan", "ModelPlan", "NetworkPlan", "Plan", "differences"]
@@ -48,8 +48,6 @@ _MOST_ROOMS = 10_000
 _MOST_CLASSES = 10_000
 _WIDEST = 1 << 16
 _MOST_PEOPLE = 10**6
-_SECONDS = 4.0
-"""Of a window, where neither plan nor store says: long enough for steps, short enough to follow."""
 
 
 class _Section(BaseModel):
@@ -200,7 +198,7 @@ class DataPlan(_Section):
             )
         return Recipe(
             window=self.window,
-            seconds=_SECONDS if length is None and not self.seconds else self.seconds,
+            seconds=USUAL_SECONDS if length is None and not self.seconds else self.seconds,
             stride=self.stride,
             overlap=self.overlap,
             decimate=self.decimate,

@@ -43,6 +43,7 @@ from fedapa.stores.materialise import (
     RoomWindows,
     Surveyed,
     materialise,
+    short_recordings,
     survey,
 )
 from fedapa.stores.simulated import simulated_store
@@ -80,6 +81,7 @@ __all__ = [
     "store_of",
     "survey_rooms",
     "tell_data",
+    "told_short",
 ]
 
 _S = TypeVar("_S", bound=Surveyed)
@@ -142,6 +144,18 @@ def cut_windows(
     )
 
 
+def told_short(plan: Plan) -> list[str]:
+    """What recordings of the plan's store are too short for, in sentences; mostly nothing.
+
+    Simulated rooms are recorded in whole windows.
+    """
+    if plan.data.file is None or plan.data.file == GIVEN_ROOMS:
+        return []
+    store = store_of(plan)
+    recipe, chosen = _asked(plan, store)
+    return short_recordings(store, recipe, rooms=chosen)
+
+
 def _asked(plan: Plan, store: Path, view: str | None = None) -> tuple[Recipe, tuple[str, ...]]:
     """How the plan cuts a store, and which of its rooms."""
     with Store(store) as opened:
@@ -181,6 +195,7 @@ def split_own(plan: Plan, windows: Surveyed, kind: SplitKind) -> Split:
         key=Key(plan.seed) / "split" / windows.room,
         days=windows.days,
         continuous=windows.continuous,
+        train_only=windows.train_only,
         test=plan.data.test,
         validation=plan.data.validation,
         validation_of=plan.data.validation_of,
@@ -204,7 +219,7 @@ def split_own(plan: Plan, windows: Surveyed, kind: SplitKind) -> Split:
 
 def tell_data(plan: Plan, origins: Surveyed) -> DataCard:
     """What the server must know of a room's windows before classes, view and nets are agreed on."""
-    check_learnable(origins.room, origins.labels, origins.continuous)
+    check_learnable(origins.room, origins.labels, origins.continuous, origins.train_only)
     refused = {} if plan.data.split != "auto" else _refused_splits(origins)
     kinds = STRICTEST_FIRST if plan.data.split == "auto" else (plan.data.split,)
     splits: dict[SplitKind, Split] = {}
@@ -288,6 +303,7 @@ def _refused_splits(windows: Surveyed) -> dict[SplitKind, str]:
         spans=windows.spans,
         days=windows.days,
         continuous=windows.continuous,
+        train_only=windows.train_only,
     )
 
 

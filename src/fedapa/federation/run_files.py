@@ -22,6 +22,7 @@ __all__ = [
     "check_records",
     "check_together",
     "explaining",
+    "read_before",
     "read_data",
     "read_environment",
     "read_plan",

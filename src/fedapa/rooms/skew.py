@@ -161,7 +161,8 @@ def deal(
 
 def _dealt_rows(room: RoomWindows) -> _Index:
     labelled = np.asarray([label is not None for label in room.labels], bool)
-    return np.flatnonzero(labelled & ~np.asarray(room.continuous, bool))
+    later = np.asarray(room.train_only or [False] * len(room.labels), bool)
+    return np.flatnonzero(labelled & ~np.asarray(room.continuous, bool) & ~later)
 
 
 def _write(pool: Sequence[RoomWindows], origin: _Index, row: _Index) -> KeptArray:

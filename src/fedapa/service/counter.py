@@ -28,7 +28,14 @@ from fedapa.answers import expected_count, median_class
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError
 from fedapa.rooms.model_file import CountingModel
-from fedapa.service.belief import evidence_of, interval_of, people_of, transitions, updated
+from fedapa.service.belief import (
+    Memories,
+    evidence_of,
+    interval_of,
+    people_of,
+    transitions,
+    updated,
+)
 from fedapa.windows.clean import Cleaner, kept_places
 from fedapa.windows.stream import Windower, Windows, window_shape
 
@@ -65,8 +72,12 @@ class CounterSettings:
     count goes up without being seen."""
     departures: float = 0.00025
     """How many may leave, as such a share: how fast it goes down."""
+    presence: float = 0.5
+    """s after which what was seen of whether anybody is there has faded to a third."""
     memory: float = 2.0
-    """s after which what was seen has faded to a third."""
+    """The same of how many there are, where fewer people are seen than are believed."""
+    rising: float = 8.0
+    """Where more are seen: who walks in moves more than who sits, and looks like several."""
     coverage: float = 0.8
     """Share of the belief that lies within the interval from ``lo`` to ``hi``."""
     least_confidence: float = 0.1
@@ -80,7 +91,7 @@ class CounterSettings:
                 raise PlanError(
                     f"{name} = {getattr(self, name)}; choose {_SHORTEST:g} seconds or more"
                 )
-        for name in ("arrivals", "departures", "memory", "farthest"):
+        for name in ("arrivals", "departures", "presence", "memory", "rising", "farthest"):
             value = getattr(self, name)
             if not (0 < value < math.inf):
                 raise PlanError(f"{name} = {value}; choose a number above 0")
@@ -167,6 +178,9 @@ class LiveCounter:
         self.model, self.settings = model, settings
         self._classes = [int(label) for label in model.classes]
         self._people = people_of(self._classes)
+        self._memories = Memories(
+            presence=settings.presence, falling=settings.memory, rising=settings.rising
+        )
         self._kinds: dict[tuple[object, ...], str] = {}
         self._synthetic = model.synthetic
         self.packets = 0
@@ -388,11 +402,11 @@ class LiveCounter:
         probabilities, distances = model.look(window)
         distance = float(distances[0]) / model.reach if model.reach else 0.0
         evidence = evidence_of(probabilities[0], self._classes, model.present)
-        kept = 0.0
-        if self.latest is not None:
-            # By the packets, too: they may come in bursts, when no time passes between windows.
-            kept = math.exp(-max(new, ended - self.latest.time) / self.settings.memory)
-        self._belief = updated(self._believed(ended), evidence, kept)
+        # By the packets, too: they may come in bursts, when no time passes between windows.
+        seconds = math.inf if self.latest is None else max(new, ended - self.latest.time)
+        self._belief = updated(
+            self._believed(ended), evidence, self._people, seconds, self._memories
+        )
         self.latest = WindowAnswer(time=ended, probabilities=probabilities[0], distance=distance)
         self._distances.append(distance)
 

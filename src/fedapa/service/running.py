@@ -15,7 +15,6 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 import uvicorn
-from fastapi import APIRouter
 
 from fedapa.errors import PlanError, SourceError, nearest
 from fedapa.service.access import check_token, is_loopback, make_token
@@ -51,7 +50,7 @@ class Serving:
 
     run: Path
     sources: Sequence[str]
-    """Each [ROOM=]SOURCE."""
+    """Each [ROOM=]SOURCE; none: nobody is counted, the run's training is shown."""
     rooms: Sequence[str] = ()
     """Only these; none: all that have a source."""
     host: str = "127.0.0.1"
@@ -67,9 +66,7 @@ class Serving:
     """The broker that is told of counts; None: none."""
 
 
-def serve_until_stopped(
-    serving: Serving, say: Callable[[str], None], routers: Sequence[APIRouter] = ()
-) -> None:
+def serve_until_stopped(serving: Serving, say: Callable[[str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM, then end in order."""
     loopback = is_loopback(serving.host)
     token, new_token = serving.token or None, False
@@ -77,7 +74,9 @@ def serve_until_stopped(
         check_token(token)
     elif not loopback:
         token, new_token = make_token(), True
-    history = History(serving.history or _history_beside(serving.run), days=serving.keep)
+    history = None
+    if serving.sources:  # else nobody is counted, and a folder whose run begins later stays empty
+        history = History(serving.history or _history_beside(serving.run), days=serving.keep)
     rooms = made_rooms(serving)
     server = RoomServer(rooms)
     with contextlib.ExitStack() as ends:
@@ -91,14 +90,15 @@ def serve_until_stopped(
             publisher=publisher,
             token=token,
             loopback=loopback,
-            routers=(*routers, training_router(_folder(serving.run))),
+            routers=[training_router(serving.run)],
         )
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=_DRAIN
         )
         ends.enter_context(_ended_by_signals())
-        ends.enter_context(history)
-        ends.callback(server.listen(history.add))
+        if history is not None:
+            ends.enter_context(history)
+            ends.callback(server.listen(history.add))
         if publisher is not None:
             ends.enter_context(publisher)
             ends.callback(server.listen(publisher.publish))
@@ -124,6 +124,9 @@ def _publisher(
 
 def made_rooms(serving: Serving) -> list[ServedRoom]:
     """The rooms with their sources, each checked as far as can be before it starts."""
+    if not serving.sources:
+        _check_only_training(serving)
+        return []
     watches = watch_rooms(serving.run, list(serving.rooms) or None)
     chosen = _assigned(serving.sources, watches, only=bool(serving.rooms))
     if len(chosen) > _MOST_ROOMS:
@@ -140,6 +143,18 @@ def made_rooms(serving: Serving) -> list[ServedRoom]:
             room.close()
         raise
     return made
+
+
+def _check_only_training(serving: Serving) -> None:
+    """Refuse what means nothing where nobody is counted."""
+    given = {"--room": serving.rooms, "--mqtt": serving.mqtt, "--history": serving.history}
+    for option, value in given.items():
+        if value:
+            raise PlanError(f"{option}: nobody is counted without --source, e.g. simulator")
+    if not serving.run.exists():
+        raise PlanError(
+            f"{serving.run}: there is no such run; train one with: fedapa run --out {serving.run}"
+        )
 
 
 def _assigned(
@@ -207,11 +222,6 @@ def _history_beside(run: Path) -> Path:
     return run / "live" / "counts.db" if run.is_dir() else run.with_suffix(".counts.db")
 
 
-def _folder(run: Path) -> Path:
-    """The folder of the run that a model file is of, where it is one."""
-    return run if run.is_dir() else run.parent.parent
-
-
 @contextlib.contextmanager
 def _bound(host: str, port: int) -> Iterator[socket.socket]:
     """A socket at the address, before anything else starts."""
@@ -263,11 +273,13 @@ def _greeting(
     documents = server.documents()
     simulated = [one["room"] for one in documents if one["synthetic"]]
     kind = "" if not simulated else " SIMULATED" if len(simulated) == len(documents) else ""
-    address = f"http://{shown}:{port}/"
-    yield (
-        f"{len(documents)}{kind} room{'s' if len(documents) > 1 else ''} "
-        f"({', '.join(server.rooms)}): {address}{f'?token={new_token}' if new_token else ''}"
-    )
+    address = f"http://{shown}:{port}/{f'?token={new_token}' if new_token else ''}"
+    if documents:
+        rooms = f"room{'s' if len(documents) > 1 else ''} ({', '.join(server.rooms)})"
+        yield f"{len(documents)}{kind} {rooms}: {address}"
+    else:
+        yield f"Training of {serving.run.resolve().name}: {address}#/training"
+        yield "Nobody is counted; that needs --source, e.g. --source simulator"
     if simulated and not kind:
         yield f"SIMULATED, packets or model: {', '.join(simulated)}"
     if new_token:

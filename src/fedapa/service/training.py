@@ -86,6 +86,7 @@ class Training(BaseModel):
     mean: dict[str, _Column] = Field(description="accuracy, mae and loss over all rooms.")
     floor: Floor | None = Field(description="null as long as nobody noted it.")
     bytes: dict[str, list[int]] = Field(description="up and down, all rooms together.")
+    bytes_total: dict[str, int] = Field(description="The same in all rounds, also those left out.")
     absent: list[Absence]
     weights: Weights | None = Field(description="Of the last round that has any.")
     weights_rounds: list[int] = Field(description="Rounds that have weights.")
@@ -264,6 +265,10 @@ class TrainingRun:
             },
             floor=self._floor(folder, finished),
             bytes={"up": [one.up for one in chosen], "down": [one.down for one in chosen]},
+            bytes_total={
+                "up": sum(one.up for one in rounds),
+                "down": sum(one.down for one in rounds),
+            },
             absent=[absence for one in rounds for absence in one.absent][-_MOST_ABSENCES:],
             weights=self._last_weights(folder, having),
             weights_rounds=having,

@@ -18,7 +18,14 @@ from fedapa.errors import DataError
 from fedapa.files import locked
 from fedapa.interrupts import held_back
 from fedapa.stores.hdf5 import replaced
-from fedapa.stores.store import Store, StoreWriter, begin_store, noted
+from fedapa.stores.store import (
+    LABELLED_LATER,
+    UNLABELLED,
+    Store,
+    StoreWriter,
+    begin_store,
+    noted,
+)
 from fedapa.windows.labels import Label
 from fedapa.windows.recipe import Recipe
 
@@ -49,6 +56,25 @@ class StoreAppender(StoreWriter):
         self._file[room].move(name, new)
         for key, value in sorted(notes.items()):
             self._file[room][new].attrs[key] = value
+
+    def relabel(
+        self, room: str, name: str, label: Label | None, activity: str | None = None
+    ) -> None:
+        """Give a recording without a label one, or take its label away.
+
+        Who has been without a label once may have been learned from: it trains and never tests.
+        """
+        self._check()
+        attributes = self._file[room][name].attrs
+        for key in ("label", "activity"):
+            if key in attributes:
+                del attributes[key]
+        attributes["part"] = UNLABELLED if label is None else LABELLED_LATER
+        if label is not None:
+            attributes["label"] = label
+        if activity is not None:
+            attributes["activity"] = activity
+        self._check()
 
     def has(self, room: str, name: str) -> bool:
         """Whether a room has a recording of that name."""

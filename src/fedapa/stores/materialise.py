@@ -25,7 +25,7 @@ from fedapa.files import cache_folder, write_bytes
 from fedapa.processes import Progress, Show, side_by_side, unseen
 from fedapa.stores.arrays import ArrayFile, kept_array
 from fedapa.stores.packets import even_rate, packets_of, rows_of, segment_lengths
-from fedapa.stores.store import Recording, Store
+from fedapa.stores.store import LABELLED_LATER, Recording, Store
 from fedapa.windows.labels import Label, sorted_labels
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.recipe import Recipe
@@ -48,6 +48,7 @@ __all__ = [
     "materialise",
     "recording_windows",
     "seen_as",
+    "short_recordings",
     "survey",
 ]
 
@@ -55,6 +56,8 @@ _VERSION = 6  # part of the cache key: raise it when the same recipe gives other
 _NORMALISER_VERSION = 3  # raise it when the same windows give other numbers: they are kept in files
 _SHOWN = 60
 """Letters of a class in a reason."""
+_NAMED = 3
+"""Recordings that are named where there may be many."""
 WORTH_WORKERS = 1 << 25
 """Bytes of packets: fewer are cut in less time than workers take to start."""
 
@@ -94,6 +97,9 @@ class Surveyed:
     """For each window count and activity together, where every such pair has two recordings: splits
     are then a share of each pair, whatever a run learns, so that runs of one task and of both test
     on the same windows. Empty elsewhere: splits are then a share of each label."""
+    train_only: tuple[bool, ...] = ()
+    """For each window whether its recording was labelled later: it trains and is never held out.
+    Empty where none was."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -206,6 +212,52 @@ def survey(
                 )
             surveyed.append(found)
     return tuple(surveyed)
+
+
+def short_recordings(
+    path: Path, recipe: Recipe, *, rooms: Sequence[str] | None = None
+) -> list[str]:
+    """What recordings are too short for, a sentence each; nothing where all of them give windows.
+
+    Windows that are shorter than asked for, recordings that give none, and classes of which none is
+    left.
+
+    Args:
+        path: the store.
+        recipe: how it is cut.
+        rooms: those to look at; by default all.
+    """
+    told = []
+    with Store(path) as store:
+        for room in store.rooms if rooms is None else tuple(sorted(rooms)):
+            recordings = store.recordings(room)
+            if any(recording.is_features for recording in recordings):
+                continue
+            own = _recipe_of_room(store, room, recordings, replace(recipe, view="amplitude"))
+            lasting = own.window_seconds
+            length = f"{own.window} packets" + ("" if lasting is None else f" ({lasting:.3g} s)")
+            if own.shortened:
+                told.append(
+                    f"Room '{room}': windows are of {length}, shorter than asked ({own.shortened})"
+                )
+            cut = [one for one in recordings if _starts_in(store, one, own)]
+            short = [one for one in recordings if one not in cut]
+            if short:
+                names = ", ".join(one.name for one in short[:_NAMED])
+                more = ", …" if len(short) > _NAMED else ""
+                told.append(
+                    f"Room '{room}': {len(short)} of {len(recordings)} recordings are left out, "
+                    f"shorter than a window of {length} ({names}{more}); record longer ones, or "
+                    "use a shorter window"
+                )
+            lost = {one.label for one in short} - {one.label for one in cut}
+            if lost - {None}:
+                classes = ", ".join(map(str, sorted_labels(lost)))
+                told.append(
+                    f"Room '{room}': nothing is left of class {classes:.{_SHOWN}}, all of its "
+                    "recordings are shorter than a window; the room cannot learn it"
+                )
+    return told
 
 
 @dataclass
@@ -362,8 +414,15 @@ def _origins(
         "recipe": Recipe(source="features") if features else recipe,
         "sources": tuple(recordings),
         **_second_labels(recordings, each["recordings"]),
+        **_labelled_later(recordings, each["recordings"]),
         **({} if features else _views(recordings[0], recipe)),
     }
+
+
+def _labelled_later(recordings: Sequence[Recording], windows: Sequence[str]) -> dict[str, Any]:
+    """``train_only`` of windows, by the recording that each was cut from; mostly nothing."""
+    later = {one.name for one in recordings if one.part == LABELLED_LATER}
+    return {"train_only": tuple(name in later for name in windows)} if later else {}
 
 
 def _second_labels(recordings: Sequence[Recording], windows: Sequence[str]) -> dict[str, Any]:
@@ -376,7 +435,8 @@ def _second_labels(recordings: Sequence[Recording], windows: Sequence[str]) -> d
         if one.part != "continuous"
     }
     used = {name for name in windows if pairs.get(name) is not None}
-    numbers = Counter(pairs[name] for name in used)
+    later = {one.name for one in recordings if one.part == LABELLED_LATER}  # never held out
+    numbers = Counter(pairs[name] for name in used - later)
     activity = {one.name: one.activity for one in recordings}
     told = tuple(activity[name] for name in windows)
     if min(numbers.values(), default=0) < 2:
@@ -403,11 +463,13 @@ def _recipe_of_room(
     """How this room's packets become windows: its receiver's, with packets for seconds.
 
     Windows of so many seconds are cut from an even grid where the stored packets are uneven.
-    Recordings without a label are not asked: however many are added, what is tested stays the same.
+    Recordings without a label are not asked, nor those that got one later: however many are added,
+    what is tested stays the same.
     """
     if any(recording.is_features for recording in recordings):
         return cut
-    recordings = [one for one in recordings if one.label is not None] or recordings
+    asked = [one for one in recordings if one.label is not None and one.part != LABELLED_LATER]
+    recordings = asked or recordings
     own = store.recipe(room).cut_like(cut)
     if own.link_count is None:
         own = replace(own, link_count=recordings[0].shape[2])

@@ -5,7 +5,8 @@
     /                     format="fedapa-rooms", version=1, synthetic, maybe window …
     /<room>/              synthetic, recipe (JSON: receiver and cleaning, windows/recipe.py) …
     /<room>/<recording>/  synthetic, label (integer: a count; text: a category), day, rate,
-                          maybe part="continuous"; or part="unlabelled" and no label;
+                          maybe part="continuous", or "train": labelled later;
+                          or part="unlabelled" and no label;
                           maybe activity (text), beside a count: a second label
         amplitude         [packets, subcarriers, links]; times its attribute ``scale`` if it has one
         timestamps        [packets] seconds
@@ -36,6 +37,8 @@ from fedapa.windows.labels import Label, check_name
 from fedapa.windows.recipe import Recipe
 
 __all__ = [
+    "LABELLED_LATER",
+    "UNLABELLED",
     "Recording",
     "Store",
     "StoreWriter",
@@ -47,10 +50,13 @@ __all__ = [
 
 _FORMAT = "fedapa-rooms"
 _VERSION = 1
-_UNLABELLED = "unlabelled"
+UNLABELLED = "unlabelled"
 """The part of a recording without a label. It is said aloud: a store whose labels were forgotten or
 lost is damaged, and not a store of such recordings."""
-_PARTS = ("", "continuous", _UNLABELLED)
+LABELLED_LATER = "train"
+"""The part of a recording that got its label after it had been in the store without one: nets may
+have learned from it, so it trains and never tests."""
+_PARTS = ("", "continuous", UNLABELLED, LABELLED_LATER)
 _DAMAGE = (
     AttributeError,
     KeyError,
@@ -81,7 +87,7 @@ class Recording:
     synthetic: bool
     part: str = ""
     """"continuous": for counting over time only, neither learned nor tested; "unlabelled": it has
-    no label; mostly nothing."""
+    no label; "train": it got one later and never tests; mostly nothing."""
     activity: str | None = None
     """A second label beside a count: what the people do; None where nobody said."""
 
@@ -376,7 +382,7 @@ class StoreWriter:
         place = f"room '{room}', recording '{name}'"
         _check_activity(activity, label, place)
         if label is None and not part:
-            part = _UNLABELLED
+            part = UNLABELLED
         _check_part(part, place)
         _check_labelled(label is not None, part, place)
         if room not in self._file:
@@ -455,16 +461,16 @@ def _text(value: object, name: str, place: str) -> str:
 def _check_part(part: object, place: str) -> str:
     if not isinstance(part, str) or part not in _PARTS:
         raise DataError(
-            f"{place}: part is {part!r:.80}; expected 'continuous', 'unlabelled', or none"
+            f"{place}: part is {part!r:.80}; expected 'continuous', 'unlabelled', 'train', or none"
         )
     return part
 
 
 def _check_labelled(labelled: bool, part: str, place: str) -> None:
     """A recording has a label, or says that it has none."""
-    if labelled and part == _UNLABELLED:
+    if labelled and part == UNLABELLED:
         raise DataError(f"{place}: part is 'unlabelled', and it has a label; which is it?")
-    if not labelled and part != _UNLABELLED:
+    if not labelled and part != UNLABELLED:
         raise DataError(
             f"{place}: damaged or incomplete: it has no label, and its part is {part!r}; only one "
             "of part 'unlabelled' has none"
@@ -473,7 +479,7 @@ def _check_labelled(labelled: bool, part: str, place: str) -> None:
 
 def _label_of(group: h5py.Group, part: str, place: str) -> Label | None:
     _check_labelled("label" in group.attrs, part, place)
-    if part == _UNLABELLED:
+    if part == UNLABELLED:
         return None
     label = _plain(group.attrs["label"])
     if isinstance(label, bool) or not isinstance(label, int | str):

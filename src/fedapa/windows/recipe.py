@@ -22,7 +22,7 @@ from fedapa.errors import DataError, nearest
 from fedapa.windows.normalise import Normaliser
 from fedapa.windows.views import VIEWS, find_view
 
-__all__ = ["EMPTY", "LONGEST_GAP", "Recipe", "told_together"]
+__all__ = ["EMPTY", "LONGEST_GAP", "USUAL_SECONDS", "Recipe", "told_together"]
 
 EMPTY = 0.1
 """A 20 MHz part whose mean amplitude is below this share of the strongest part's is empty.
@@ -31,6 +31,8 @@ Real frames that fill their band stay above 0.6; half-filled ones came up to 0.0
 """
 LONGEST_GAP = 0.5
 """Seconds without a packet that resampling bridges unless told otherwise."""
+USUAL_SECONDS = 4.0
+"""Of a window, where neither plan nor store says: long enough for steps, short enough to follow."""
 
 _VERSION = 1
 _FASTEST = 10_000.0

@@ -21,7 +21,8 @@ nor are windows without a label of other days than those. Its shares are of the 
 
 Where windows overlap, train and ``unlabelled`` have all of them; every other part has windows that
 do not overlap each other. Continuous recordings are for counting over time: in no part but
-``continuous``. Windows that never had a label are in no part but ``unlabelled``.
+``continuous``. Windows that never had a label are in no part but ``unlabelled``; those that got one
+later train and are never held out.
 
 A room may have few labels: those of some train windows can be taken away, and the windows with
 them, or they are kept as ``unlabelled``. Then validation windows have no label either.
@@ -131,6 +132,7 @@ class _Windows:
     starts: _Index
     spans: int
     continuous: npt.NDArray[np.bool_]
+    train_only: npt.NDArray[np.bool_]
 
     @classmethod
     def of(
@@ -142,6 +144,7 @@ class _Windows:
         spans: int,
         days: Sequence[str] | None,
         continuous: Sequence[bool] | None,
+        train_only: Sequence[bool] | None,
     ) -> "_Windows":
         labelled = np.asarray([label is not None for label in labels], bool)
         texts = np.asarray([str(label) for label in labels if label is not None], np.str_)
@@ -155,12 +158,19 @@ class _Windows:
             starts=starts,
             spans=spans,
             continuous=np.asarray(continuous if continuous is not None else [False] * len(labels)),
+            train_only=np.asarray(train_only or [False] * len(labels), bool),
         )
 
     @property
     def learned(self) -> _Index:
         """The windows that are split."""
-        return np.flatnonzero(~self.continuous & (self.classes != NO_CLASS))
+        held = self.continuous | self.train_only
+        return np.flatnonzero(~held & (self.classes != NO_CLASS))
+
+    def further(self, held_out: Collection[str]) -> _Index:
+        """The labelled windows that train whatever the split, but for those of days held out."""
+        mine = self.train_only & ~self.continuous & (self.classes != NO_CLASS)
+        return np.flatnonzero(mine & ~np.isin(self.days, sorted(set(held_out) - {""})))
 
     def units(self, index: _Index, kind: SplitKind) -> npt.NDArray[np.str_] | _Index:
         """What is held out whole, for each window: a day, a recording, or the window itself."""
@@ -214,7 +224,10 @@ def lying_apart(
 
 
 def check_learnable(
-    room: str, labels: Sequence[Label | None], continuous: Sequence[bool] | None = None
+    room: str,
+    labels: Sequence[Label | None],
+    continuous: Sequence[bool] | None = None,
+    train_only: Sequence[bool] | None = None,
 ) -> None:
     """Refuse a room that has nothing to split, whatever the kind.
 
@@ -222,6 +235,7 @@ def check_learnable(
         room: its name, for the error.
         labels: for each window its class; None is no label.
         continuous: for each window whether its recording is a continuous one; by default none is.
+        train_only: for each window whether its recording was labelled later; by default none was.
     """
     times = continuous if continuous is not None else [False] * len(labels)
     apart = [label for label, over_time in zip(labels, times, strict=True) if not over_time]
@@ -233,6 +247,14 @@ def check_learnable(
     if all(label is None for label in apart):
         raise DataError(
             f"room '{room}' has no windows with a label: there is nothing to test; import labelled "
+            "recordings of two classes or more into it, or leave the room out"
+        )
+    later = train_only or [False] * len(labels)
+    told = zip(labels, times, later, strict=True)
+    if all(label is None or over_time or after for label, over_time, after in told):
+        raise DataError(
+            f"room '{room}' has no label but those that 'fedapa label' gave: such recordings may "
+            "have been learned from before, so they train and never test; import labelled "
             "recordings of two classes or more into it, or leave the room out"
         )
 
@@ -248,6 +270,7 @@ def split_windows(
     key: Key,
     days: Sequence[str] | None = None,
     continuous: Sequence[bool] | None = None,
+    train_only: Sequence[bool] | None = None,
     test: float = 0.2,
     validation: float = 0.1,
     validation_of: ValidationOf = "room",
@@ -264,14 +287,22 @@ def split_windows(
         key: the stream that decides which windows are held out.
         days: for each window the day of its recording, empty where it is not known.
         continuous: for each window whether its recording is a continuous one; by default none is.
+        train_only: for each window whether its recording was labelled later, when it may have been
+            learned from without a label: it trains and is never held out; by default none is.
         test: share of each class to test on; of the room's windows where days are held out, of
             its days where they are held out in their order.
         validation: share of the rest to validate on.
         validation_of: the rest of the room as a whole, or of every class with four units or more
             (recordings or days; windows where the split is random or blocked).
     """
-    check_learnable(room, labels, continuous)
-    windows = _Windows.of(labels, recordings, starts, spans=spans, days=days, continuous=continuous)
+    check_learnable(room, labels, continuous, train_only)
+    windows = _Windows.of(
+        *(labels, recordings, starts),
+        spans=spans,
+        days=days,
+        continuous=continuous,
+        train_only=train_only,
+    )
     _refuse_impossible(room, windows, kind)
     if kind == "later":
         return _in_time(room, windows, test, validation)
@@ -291,8 +322,9 @@ def split_windows(
     train, checked = _hold_out_validation(
         windows, rest, kind, validation, of=validation_of, key=key / "validation"
     )
+    days_out = windows.days[np.concatenate([tested, checked])].tolist() if kind == "day" else ()
     return Split(
-        train=train,
+        train=np.union1d(train, windows.further(days_out)),
         validation=windows.without_overlaps(checked),
         test=windows.without_overlaps(tested),
         kind=kind,
@@ -346,7 +378,7 @@ def _in_time(room: str, windows: _Windows, test: float, validation: float) -> Sp
                 "hold none of the classes of its first days; record every class on the first days"
             )
     return Split(
-        train=train,
+        train=np.union1d(train, windows.further(days[rest - checked :])),
         validation=windows.without_overlaps(learned[(parts == 1) & known]),
         test=windows.without_overlaps(learned[(parts == 2) & known]),
         kind="later",
@@ -431,6 +463,7 @@ def refused_splits(
     spans: int,
     days: Sequence[str] | None = None,
     continuous: Sequence[bool] | None = None,
+    train_only: Sequence[bool] | None = None,
 ) -> dict[SplitKind, str]:
     """The kinds that a room does not allow, each with the reason: "has no …".
 
@@ -438,7 +471,13 @@ def refused_splits(
     (``auto``) wants every class tested, or at least to be known from another day. Windows without
     a label are not asked.
     """
-    windows = _Windows.of(labels, recordings, starts, spans=spans, days=days, continuous=continuous)
+    windows = _Windows.of(
+        *(labels, recordings, starts),
+        spans=spans,
+        days=days,
+        continuous=continuous,
+        train_only=train_only,
+    )
     reasons: dict[SplitKind, str] = {
         "day": _day_fault(windows),
         "recording": _few(windows, "recording", "has a single recording of class {}"),

@@ -22,6 +22,12 @@ from tests.federation.test_flower import THREE
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
+def _hang_up(*ends: socket.socket) -> None:
+    for end in ends:
+        with closing(end), suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)  # else whoever waits for bytes waits on
+
+
 class Cable:
     """A port that leads to another one, until it is cut."""
 
@@ -56,15 +62,11 @@ class Cable:
         except OSError:
             pass
         finally:
-            for end in (one, other):
-                with closing(end):
-                    pass
+            _hang_up(one, other)
 
     def cut(self, seconds: float) -> None:
         self._cut = True
-        for end in self._ends:
-            with closing(end):
-                pass
+        _hang_up(*self._ends)
         time.sleep(seconds)
         self._cut = False
 

@@ -1,7 +1,12 @@
 """A room's own process: whose app it answers, and how it begins."""
 
+import contextlib
+import datetime
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +18,13 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedapa.errors import DataError
+from fedapa.errors import DataError, RunError
 from fedapa.federation.engines.frames import REFUSED, TELL, pack, unpack
-from fedapa.federation.network import waiting
+from fedapa.federation.network import certificates, waiting
 from fedapa.federation.network.app import app_bundle, make_client_app
-from fedapa.federation.network.checking import check_place
+from fedapa.federation.network.checking import check_place, check_server
 from fedapa.federation.network.place import Connection, Place
-from fedapa.federation.network.room import make_room_folder
+from fedapa.federation.network.room import _is_connected, make_room_folder
 from fedapa.federation.network.server_folder import ServerFolder, Settings
 from fedapa.federation.network.working import done as done_by_room
 from tests.conftest import MakeStore
@@ -103,3 +108,47 @@ def test_a_room_that_waits_has_neither_torch_nor_flower_nor_numpy() -> None:
         timeout=120,
     )
     assert done.stdout.strip() == "set()"
+
+
+def test_a_certificate_that_is_not_valid_yet_is_a_question_of_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small computer without a clock of its own begins in the past, before there was a server."""
+
+    class Tomorrow(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+            return datetime.datetime.now(tz) + datetime.timedelta(days=1)
+
+    make_room_folder(tmp_path / "cafe")
+    with monkeypatch.context() as patch:
+        patch.setattr(certificates.datetime, "datetime", Tomorrow)
+        made = ServerFolder.make(tmp_path / "server", Settings("localhost"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(made.path / "server.crt", made.path / "server.key")
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def greet() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                context.wrap_socket(listening.accept()[0], server_side=True).close()
+
+    with contextlib.closing(listening):
+        threading.Thread(target=greet, daemon=True).start()
+        connection = Connection(f"localhost:{listening.getsockname()[1]}", made.authority)
+        with pytest.raises(RunError, match=r"is not valid at this machine's time.*set the clock"):
+            check_server(connection, tmp_path / "cafe", "cafe")
+
+
+def test_a_room_knows_from_the_log_whether_its_node_is_connected(tmp_path: Path) -> None:
+    log = tmp_path / "supernode.log"
+    log.write_bytes(b"")
+    with log.open("rb") as written, log.open("ab", buffering=0) as node:
+        assert _is_connected(written, None) is None
+        node.write(b"INFO: SuperNode ID: 7\n")
+        assert _is_connected(written, None) is True
+        assert _is_connected(written, True) is True, "nothing new"
+        node.write(b"WARNING: Connection attempt failed, retrying in 1 s\n")
+        assert _is_connected(written, True) is False
+        node.write(b"Connection attempt failed\nConnection successful after 3 s\n")
+        assert _is_connected(written, False) is True

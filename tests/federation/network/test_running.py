@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flwr.app import Message
 
 from fedapa.errors import RunError
 from fedapa.federation.network import running
@@ -31,7 +32,7 @@ def prepared(server: ServerFolder, store: Path, folder: Path, **values: Any) -> 
     grid = FakeGrid(nodes_of(store, THREE, folder / "rooms"))
     for room, node in grid.nodes().items():
         server.note_node(room, node)
-    plan = plan_of(store, rounds=2, **values)
+    plan = plan_of(store, **{"rounds": 2, **values})
     server.plan_file("first").parent.mkdir()
     server.plan_file("first").write_text(plan.toml())
     server.save_job(Job("first"))
@@ -92,6 +93,34 @@ def test_too_few_rooms_pause_it_until_they_are_back(
     threading.Thread(target=come_back, daemon=True).start()
     carry_out_job(server, grid)
     assert "2 of 3 enrolled rooms told their data" in said(server)[0]
+    assert server.status()["state"] == "finished"
+
+
+def test_an_open_run_that_is_given_a_number_it_has_passed_ends_after_the_next_round(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path
+) -> None:
+    """Also when the process ends in between: the number that it found is in its plan."""
+    store = make_store(THREE)
+    grid = prepared(server, store, tmp_path, rounds="open")
+    out = server.run("first")
+
+    def stop_in_round_4(room: str, reply: Message) -> list[Message]:
+        if (lines := out / "rounds.jsonl").is_file() and len(lines.read_text().splitlines()) == 3:
+            raise KeyboardInterrupt
+        return [reply]
+
+    grid.tamper = stop_in_round_4
+    with pytest.raises(KeyboardInterrupt):
+        carry_out_job(server, grid)
+    grid.tamper = lambda room, reply: [reply]
+    server.plan_file("first").write_text(plan_of(store, rounds=2).toml())
+    carry_out_job(server, grid)
+    assert server.status()["state"] == "finished"
+    done = len((out / "rounds.jsonl").read_text().splitlines())
+    assert f"2 rounds are done already; the run ends after round {done}" in said(server)
+    assert done in (4, 5)
+    server.save_job(Job("first"))
+    carry_out_job(server, grid)
     assert server.status()["state"] == "finished"
 
 

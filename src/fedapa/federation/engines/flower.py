@@ -15,6 +15,7 @@ What the engine knows of rooms is in a file: a server that was killed does not a
 that is out of reach stays in the roster. Nobody is waited for longer than the plan's deadline.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,10 @@ _GRACE = 5.0
 """Seconds after the deadline until a message is not delivered any more: nobody would look."""
 _AFTER_ERROR = 5.0
 """Seconds until a room that was lost is asked again."""
+_NEWCOMER = 60.0
+"""Seconds at most that a round waits for rooms that would join."""
+_AFTER_REFUSAL = 300.0
+"""Seconds until a room that does not fit, or did not tell, is asked again whether it would join."""
 
 
 class Grid(Protocol):
@@ -133,6 +138,7 @@ class Flower:
         self._agreed: Agreement | None = None
         self._known: dict[str, _Known] = {}
         self._refused: dict[str, str] = {}
+        self._not_before: dict[str, float] = {}  # newcomer → when it may be asked again
         self._toml = for_rooms(self.plan)
         if (saved := self._file.load()) is not None:
             self._agreed = decode_agreement(_bytes(saved["agreed"]), str(self._file.path))
@@ -153,9 +159,7 @@ class Flower:
         if self._agreed is None:
             self._found(enrolled)
         else:
-            here = self._online(enrolled)
-            for room in (room for room in here if room not in self._known):
-                self._admit(room)
+            self._admit([room for room in self._online(enrolled) if self._may_join(room)])
         return tuple(self._known[room].card for room in sorted(self._known))
 
     def _found(self, enrolled: Mapping[str, int]) -> None:
@@ -176,14 +180,23 @@ class Flower:
         agreed = self.agree(list(cards.values()))
         self._introduce(agreed, cards)
 
-    def _admit(self, room: str) -> None:
-        """A room that came later: it fits into what was agreed on, or is refused by name."""
+    def _may_join(self, room: str) -> bool:
+        return room not in self._known and self._not_before.get(room, 0.0) <= time.monotonic()
+
+    def _admit(self, rooms: Sequence[str]) -> None:
+        """Rooms that came later: each fits into what was agreed on, or is refused by name."""
+        asked = {room: {"plan": self._toml.encode()} for room in rooms}
+        told = self._ask(TELL, asked, patience=_NEWCOMER)
+        for room in rooms:
+            if room in told:
+                self._admit_one(room, told[room])
+            if room not in self._known:  # others shall not wait for it in every round
+                self._not_before[room] = time.monotonic() + _AFTER_REFUSAL
+
+    def _admit_one(self, room: str, told: Frames) -> None:
         agreed = cast(Agreement, self._agreed)
-        told = self._ask(TELL, {room: {"plan": self._toml.encode()}})
-        if room not in told:
-            return
         try:
-            card = self._data_card(room, told[room])
+            card = self._data_card(room, told)
             wider = self.agree([*(known.data for known in self._known.values()), card])
             for what in ("classes", "window_shape", "split", "view"):
                 if (new := getattr(wider, what)) != (old := getattr(agreed, what)):
@@ -195,14 +208,16 @@ class Flower:
             self._refuse(room, error)
             return
         nets = {**agreed.nets, room: wider.nets[room]}
-        self._introduce(replace(agreed, nets=nets), {room: card})
+        self._introduce(replace(agreed, nets=nets), {room: card}, patience=_NEWCOMER)
 
-    def _introduce(self, agreed: Agreement, cards: Mapping[str, DataCard]) -> None:
+    def _introduce(
+        self, agreed: Agreement, cards: Mapping[str, DataCard], *, patience: float = math.inf
+    ) -> None:
         """Tell rooms what was agreed on and get to know them."""
         asked = {
             room: {"plan": self._toml.encode(), "agreement": _own(agreed, room)} for room in cards
         }
-        for room, frames in sorted(self._ask(INTRODUCE, asked).items()):
+        for room, frames in sorted(self._ask(INTRODUCE, asked, patience=patience).items()):
             try:
                 card = decode_card(_only(frames, "card"), f"card of room '{room}'")
                 _check_room(room, card.name)
@@ -289,14 +304,19 @@ class Flower:
         return sorted(room for room, node in enrolled.items() if node in connected)
 
     def _ask(
-        self, action: str, asked: Mapping[str, Frames], *, group: str = ""
+        self,
+        action: str,
+        asked: Mapping[str, Frames],
+        *,
+        group: str = "",
+        patience: float = math.inf,
     ) -> dict[str, dict[str, bytes]]:
         """What rooms answer until the deadline: each is asked when it is there, once at a time.
 
         A room that was lost on the way is asked again when it is back; it answers what it has
         done already from its files. What came first counts, a second answer is dropped.
         """
-        until = time.monotonic() + self.plan.network.deadline
+        until = time.monotonic() + min(patience, self.plan.network.deadline)
         answers: dict[str, dict[str, bytes]] = {}
         on_the_way: dict[str, str] = {}  # message → room
         not_before: dict[str, float] = {}

@@ -16,7 +16,7 @@ from fedapa.errors import DataError, FedapaError, RunError
 from fedapa.federation.network.app import app_bundle
 from fedapa.federation.network.certificates import fingerprint, read_public_key
 from fedapa.federation.network.place import Connection, Place
-from fedapa.federation.network.proxy import HELLO, clock_trouble
+from fedapa.federation.network.proxy import HELLO, clock_trouble, validity_trouble
 from fedapa.stores.store import Store
 from fedapa.windows.labels import choose_rooms
 
@@ -47,6 +47,8 @@ def check_server(connection: Connection, folder: Path, room: str) -> None:
     except ssl.SSLError as error:
         raise RunError(f"{connection.authority}: holds no certificate ({error})") from error
     except httpx.ConnectError as error:
+        if trouble := validity_trouble(error):
+            raise RunError(f"{where}: {trouble}") from error
         if "certificate" in str(error).lower():
             raise RunError(
                 f"{where}: its certificate is not of the authority in {connection.authority} "

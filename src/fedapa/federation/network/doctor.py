@@ -17,7 +17,7 @@ import httpx
 from fedapa import __version__
 from fedapa.errors import FedapaError
 from fedapa.federation.network.certificates import fingerprint, last_day, read_public_key
-from fedapa.federation.network.proxy import HELLO, clock_trouble
+from fedapa.federation.network.proxy import HELLO, clock_trouble, validity_trouble
 from fedapa.federation.network.server import is_free, running_process
 from fedapa.federation.network.server_folder import ServerFolder
 
@@ -160,6 +160,9 @@ def _reach(server: str, authority: Path | None, folder: Path | None) -> Iterator
             key = _short_key(folder)
             enrolled = client.get(f"{HELLO}/{key}") if key else None
     except (httpx.HTTPError, OSError, ValueError) as error:
+        if trouble := validity_trouble(error):
+            yield Finding("clock", True, f"{server}: {trouble}")
+            return
         yield Finding(
             "server",
             True,

@@ -109,7 +109,8 @@ def next_stage(
         label, continuous = windows.labels[chosen[0]], windows.continuous[chosen[0]]
         if continuous or label not in known:
             continue
-        part = "test" if goes_to_test(recording) else "train"
+        later = bool(windows.train_only) and windows.train_only[chosen[0]]
+        part = "test" if goes_to_test(recording) and not later else "train"
         places[part][recording] = [int(windows.starts[place]) for place in chosen]
         taken = True
     if not taken:

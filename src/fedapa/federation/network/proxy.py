@@ -23,7 +23,7 @@ from fedapa import __version__
 from fedapa.federation.network.certificates import fingerprint
 from fedapa.federation.network.server_folder import ServerFolder
 
-__all__ = ["HELLO", "LARGEST_BODY", "PATHS", "Proxy", "clock_trouble"]
+__all__ = ["HELLO", "LARGEST_BODY", "PATHS", "Proxy", "clock_trouble", "validity_trouble"]
 
 HELLO = "/fedapa"
 PATHS = frozenset(
@@ -62,6 +62,17 @@ def clock_trouble(ahead: float) -> str:
     return (
         f"the room's clock is {abs(ahead):.0f} s {word} the server's; set it, e.g. by 'timedatectl "
         "set-ntp true'"
+    )
+
+
+def validity_trouble(error: Exception) -> str:
+    """What to say of a certificate that is not valid now: mostly the clock is wrong, not it."""
+    if not any(word in str(error) for word in ("not yet valid", "has expired")):
+        return ""
+    now = time.strftime("%Y-%m-%d %H:%M")
+    return (
+        f"its certificate is not valid at this machine's time, {now} ({error}); set the clock, "
+        "e.g. by 'timedatectl set-ntp true', or, where that is right, make a new server folder"
     )
 
 

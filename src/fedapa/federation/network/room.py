@@ -36,8 +36,12 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
 """Seconds until a SuperNode that ended is started again."""
 _PATIENCE = 180.0
 """Seconds that a SuperNode may take to begin."""
-_LOST, _BACK = b"Connection attempt failed", b"Connection successful after"
-"""What a SuperNode writes to its log when it cannot reach the server, and when it can again."""
+_LOST = (b"Connection attempt failed",)
+_CONNECTED = (b"SuperNode ID:", b"Connection successful after")
+"""What a SuperNode writes to its log when it cannot reach the server, and when it does."""
+_TOO_LONG = 45.0
+"""Seconds without a connection after which a SuperNode is started again: one that gives up, e.g.
+when a connection is cut while it begins, does not end by itself."""
 
 
 def make_room_folder(folder: Path) -> str:
@@ -146,16 +150,16 @@ def _live(place: Place, connection: Connection, worker: "_Worker", say: Say) -> 
         with contextlib.closing(Waiting(port)) as waiting, log.open("rb") as written:
             written.seek(0, os.SEEK_END)
             _wait_for(node, port)
-            say(f"connected to {connection.server} as '{place.room}'; waiting")
-            is_lost = False
+            connected: bool | None = None
+            since = time.monotonic()
             while node.poll() is None:
-                if (now_lost := _is_lost(written, is_lost)) != is_lost:
-                    is_lost = now_lost
-                    say(
-                        f"{connection.server} cannot be reached; trying again"
-                        if is_lost
-                        else f"connected to {connection.server} again; waiting"
-                    )
+                if connected is False and time.monotonic() - since > _TOO_LONG:
+                    return
+                if (now := _is_connected(written, connected)) != connected:
+                    connected, since = now, time.monotonic()
+                    here = f"connected to {connection.server} as '{place.room}'; waiting"
+                    lost = f"{connection.server} cannot be reached; trying again"
+                    say(here if connected else lost)
                 try:
                     token = waiting.acquire()
                     if token is not None:
@@ -170,11 +174,11 @@ def _live(place: Place, connection: Connection, worker: "_Worker", say: Say) -> 
         end_child(node)
 
 
-def _is_lost(written: IO[bytes], before: bool) -> bool:
-    """Whether the SuperNode has no connection, by what it has written since the last look."""
+def _is_connected(written: IO[bytes], before: bool | None) -> bool | None:
+    """Whether the SuperNode has its server, by what it has written since the last look."""
     news = written.read()
-    lost, back = news.rfind(_LOST), news.rfind(_BACK)
-    return before if lost == back else lost > back
+    lost, here = (max(news.rfind(word) for word in words) for words in (_LOST, _CONNECTED))
+    return before if lost == here else here > lost
 
 
 def _free_port() -> int:

@@ -11,12 +11,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 from flwr.supercore.constant import TaskType
 
 from fedapa.errors import FedapaError, PausedError, RosterError, RunError
+from fedapa.federation import run_files
+from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.flower import Flower, Grid
 from fedapa.federation.messages import Agreement
 from fedapa.federation.network.app import app_bundle
@@ -25,6 +27,7 @@ from fedapa.federation.network.server_folder import ServerFolder
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import agree
 from fedapa.federation.run import run
+from fedapa.files import write_text
 from fedapa.processes import Progress
 from fedapa.rooms.card import DataCard
 from fedapa.toml import read_toml
@@ -152,7 +155,7 @@ def carry_out_job(server: ServerFolder, grid: Grid) -> None:
         raise RunError(f"{server.path}: there is no run to carry out")
     status = _Status(server, job.run, _last_status(server, job.run))
     try:
-        plan = Plan(**read_toml(server.plan_file(job.run)))
+        plan = _reachable(server, job.run, Plan(**read_toml(server.plan_file(job.run))), status)
         _carry_out(grid, server, plan, server.run(job.run), status)
     except FedapaError as error:
         status.say(str(error))
@@ -160,6 +163,23 @@ def carry_out_job(server: ServerFolder, grid: Grid) -> None:
     latest = server.job()
     if latest is not None and latest.run == job.run:
         server.save_job(replace(latest, wanted=False))
+
+
+def _reachable(server: ServerFolder, run: str, plan: Plan, status: _Status) -> Plan:
+    """The plan; an open run that has passed the number it is given ends after its next round.
+
+    Rounds go on while somebody looks how many there were.
+    """
+    out = server.run(run)
+    state = Checkpoint(out / "checkpoint").load()
+    if state is None or run_files.read_plan(out).total is not None or plan.total is None:
+        return plan
+    if (coming := cast(int, state["round"])) <= plan.rounds:
+        return plan
+    status.say(f"{plan.rounds} rounds are done already; the run ends after round {coming}")
+    later = Plan(**{**plan.document(), "rounds": coming})
+    write_text(server.plan_file(run), later.toml())
+    return later
 
 
 def main() -> None:

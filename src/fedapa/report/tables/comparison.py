@@ -30,6 +30,7 @@ from fedapa.report.tables.table import Table
 __all__ = [
     "by_value",
     "calibration",
+    "cell",
     "difference_text",
     "differences",
     "horizons",
@@ -94,7 +95,7 @@ def _number(value: float, metric: str, sign: str = "") -> str:
     return text.replace("-", "−")
 
 
-def _cell(values: Sequence[float] | None, metric: str) -> str:
+def cell(values: Sequence[float] | None, metric: str) -> str:
     """Mean ± standard deviation over seeds; the mean alone where there is one."""
     if values is None:
         return _NONE
@@ -190,7 +191,7 @@ def _columns(
     for row in shown:
         cells = [row.title, *([value_text(row.value)] if parameter else [])]
         for metric in metrics:
-            cells.append(_cell(row.metrics(at, metric), metric))
+            cells.append(cell(row.metrics(at, metric), metric))
             if one_seed:
                 cells.append(_over_rooms(row, at, metric))
         rows.append(cells)
@@ -244,7 +245,7 @@ def over_time(
         title=f"{setting.title}, counting over time, after {setting.horizon_label(at)} rounds",
         headings=["Method", *(time_text(METRICS[metric].time) for metric in metrics)],
         rows=[
-            [row.title, *(_cell(row.metrics(at, metric), metric) for metric in metrics)]
+            [row.title, *(cell(row.metrics(at, metric), metric) for metric in metrics)]
             for row in shown
         ],
         note=_sentences(
@@ -287,7 +288,7 @@ def calibration(setting: Setting) -> Table | None:
     return Table(
         title=f"{setting.title}, calibration error after {setting.horizon_label(at)} rounds",
         headings=["Method", METRICS["ece"].heading],
-        rows=[[row.title, _cell(row.metrics(at, "ece"), "ece")] for row in shown],
+        rows=[[row.title, cell(row.metrics(at, "ece"), "ece")] for row in shown],
         note=_sentences(
             "How far confidence is from the share that is right, in each of ten bins of "
             "confidence: mean over windows, then over rooms",
@@ -309,14 +310,14 @@ def in_paper_layout(results: Results) -> Table | None:
     order = Setting("", "", 0, [], list(rows.values()), {}).ordered
     columns = [(one, metric) for one in settings for metric in metrics_of(one, _SIDE_BY_SIDE)]
 
-    def cell(name: str, setting: Setting, metric: str) -> str:
+    def of_setting(name: str, setting: Setting, metric: str) -> str:
         row = setting.row(name)
-        return _cell(None if row is None else row.metrics(setting.rounds, metric), metric)
+        return cell(None if row is None else row.metrics(setting.rounds, metric), metric)
 
     return Table(
         title=results.title,
         headings=["Method", *(METRICS[metric].short for _, metric in columns)],
-        rows=[[row.title, *(cell(row.name, *column) for column in columns)] for row in order],
+        rows=[[row.title, *(of_setting(row.name, *column) for column in columns)] for row in order],
         note=_sentences(
             _over_seeds(settings[0]),
             *(
@@ -340,7 +341,7 @@ def by_value(setting: Setting, parameter: str) -> Table:
     for row in setting.summed.rows:
         by = {own.value: own for own in lines[row.name]}
         cells = [
-            _cell(figure, name)
+            cell(figure, name)
             for name in metrics
             for figure in (
                 *(by[value].metrics(at, name) if value in by else None for value in values),
@@ -367,7 +368,7 @@ def horizons(setting: Setting) -> Table:
         title=f"{setting.title}, accuracy (%) after so many rounds",
         headings=["Method", *map(setting.horizon_label, setting.horizons)],
         rows=[
-            [row.title, *(_cell(row.metrics(at, metric), metric) for at in setting.horizons)]
+            [row.title, *(cell(row.metrics(at, metric), metric) for at in setting.horizons)]
             for row in setting.ordered
         ],
         note=_sentences(
@@ -485,7 +486,7 @@ def rooms(setting: Setting, names: Sequence[str]) -> Table:
         rows=[
             [
                 *(room, about["architecture"], str(about["train"]), str(about["test"])),
-                *(_cell(row.room(at, room, metric), metric) for row in shown for metric in metrics),
+                *(cell(row.room(at, room, metric), metric) for row in shown for metric in metrics),
             ]
             for room, about in sorted(setting.data["rooms"].items())
         ],

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,9 +11,11 @@ from fedapa.evaluation.results import Row, Setting, spread
 from fedapa.federation.run import Run
 from fedapa.report.captions import caption
 from fedapa.report.runs import Runs
+from fedapa.report.tables.comparison import cell, metrics_of
 from fedapa.report.tables.table import Table
+from fedapa.rooms.model_file import read_recipe
 
-__all__ = ["until_it_counts"]
+__all__ = ["of_new_rooms", "until_it_counts"]
 
 _NONE = "–"
 _NEAR = 0.01
@@ -47,6 +50,57 @@ def until_it_counts(setting: Setting, runs: Runs, *, parameter: str) -> Table | 
             f"received, no step at home; {_NONE} where runs did not keep it. {caption(setting)}"
         ),
     )
+
+
+def of_new_rooms(setting: Setting, runs: Runs, *, parameter: str) -> Table:
+    """What a room that joined has, by its labels, beside the same room alone; a line each.
+
+    Accuracy and error over labelled minutes, and how soon it counts.
+    """
+    at, rows = setting.rounds, []
+    errors = metrics_of(setting, ["mae_median"])
+    shown = [row for row in replace(setting, rows=setting.deployed).ordered if row.group != "blind"]
+    for row in shown:
+        own = [run for key, run in runs.items() if key[:2] == (setting.name, row.name)]
+        scores = [cell(row.metrics(at, metric), metric) for metric in ("accuracy", *errors)]
+        _, value, windows, rounds, seconds, before, first = _row(row, own)
+        rows.append(
+            [
+                *(row.group, value, _minutes(own[0]), windows, *scores),
+                *(before, first, rounds, seconds),
+            ]
+        )
+    return Table(
+        title=f"{setting.title}, by {parameter}",
+        headings=[
+            *("Method", parameter[:1].upper() + parameter[1:], "Labelled minutes", "Windows"),
+            *("Accuracy (%)", *("MAE (people)" for _ in errors)),
+            *("Before any round (%)", "After one (%)", "Rounds until it counts", "Seconds"),
+        ],
+        rows=rows,
+        note=(
+            "With fewer labels the rest has none, and test windows are the same. Before any round: "
+            "with what the room received, no step at home. It counts when its accuracy is within "
+            f"one point of that of the last {LAST} rounds; seconds are those that it trained up to "
+            f"then. {caption(setting, at)}"
+        ),
+        breaks=[n for n in range(1, len(shown)) if shown[n].group != shown[n - 1].group],
+    )
+
+
+def _minutes(run: Run) -> str:
+    """Of the recordings that its train windows are from, mean over rooms; as far as it is known."""
+    lasting = []
+    for room, about in run.data["rooms"].items():
+        file = run.folder / "models" / f"{room}.safetensors"
+        recipe = read_recipe(file) if file.is_file() else None
+        rate = None if recipe is None else recipe.rate or recipe.packet_rate
+        if recipe is None or recipe.window is None or rate is None or not about["recordings"]:
+            return _NONE
+        # The first window of a recording covers all of its packets, each next one a step more.
+        first = about["recordings"]["train"] * (recipe.window - recipe.step)
+        lasting.append((about["train"] * recipe.step + first) / rate / 60)
+    return f"{np.mean(lasting):.1f}"
 
 
 def _row(row: Row, runs: Sequence[Run]) -> list[str]:

@@ -9,6 +9,7 @@ const HOUR = 3600;
 const POINTS = 180;
 const AT_ONCE = 3; // browsers open six connections to one host, and the stream has one of them
 const GAP = 90;
+const SHORTEST = 300; // s that a chart shows at least
 const [WIDTH, HEIGHT] = [240, 48];
 
 /** Fills `main` with cards; answers with what ends it. */
@@ -149,7 +150,7 @@ class Sparkline {
     this.line = drawing("path", { class: "line" });
     this.svg = drawing(
       "svg",
-      { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": "Last hour: nothing yet" },
+      { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": "Nothing yet" },
       drawing("line", { class: "base", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT }),
       this.band,
       this.truth,
@@ -180,25 +181,32 @@ class Sparkline {
   draw(now) {
     if (Math.abs(now - this.#drawn) < 10) return;
     this.#drawn = now;
-    const since = now - HOUR;
-    this.#points = this.#points.filter((point) => point.time >= since);
+    this.#points = this.#points.filter((point) => point.time >= now - HOUR);
+    const since = begin(this.#points, now, HOUR);
     const last = this.#points.at(-1);
     const holds = last && now - last.time < GAP; // until something else is heard
     const points = holds ? [...this.#points, { ...last, time: now }] : this.#points;
     const top = Math.max(1, ...points.map((point) => Math.max(point.hi ?? 0, point.truth ?? 0)));
-    const x = (point) => (WIDTH * (point.time - since)) / HOUR;
+    const x = (point) => (WIDTH * (point.time - since)) / (now - since);
     const y = (value) => HEIGHT - 2 - ((HEIGHT - 4) * value) / top;
     const rows = unbroken(points, (point) => point.count);
     set(this.line, "d", rows.map((row) => steps(row.map((point) => [x(point), y(point.count)]))).join(""));
     set(this.band, "d", rows.map((row) => `${steps(row.map((p) => [x(p), y(p.hi)]))}${steps(row.map((p) => [x(p), y(p.lo)]), true)}Z`).join(""));
-    const told = unbroken(points, (point) => point.truth);
-    set(this.truth, "d", told.map((row) => steps(row.map((point) => [x(point), y(point.truth)]))).join(""));
+    const truth = unbroken(points, (point) => point.truth);
+    set(this.truth, "d", truth.map((row) => steps(row.map((point) => [x(point), y(point.truth)]))).join(""));
     say(this.top, top);
     say(this.from, clock(since, { precise: false }));
     const counts = points.filter((point) => point.count !== null).map((point) => point.count);
     const range = `between ${Math.min(...counts)} and ${plural(Math.max(...counts), "person", "people")}`;
-    set(this.svg, "aria-label", counts.length > 0 ? `Last hour: ${range} counted` : "Last hour: no counts");
+    const told = counts.length > 0 ? `${range} counted` : "no counts";
+    set(this.svg, "aria-label", `Since ${clock(since, { precise: false })}: ${told}`);
   }
+}
+
+/** Where a chart begins: so many seconds ago, or with the first count of a young service. */
+export function begin(points, now, seconds) {
+  const first = points[0]?.time ?? now;
+  return Math.min(Math.max(first, now - seconds), now - Math.min(SHORTEST, seconds));
 }
 
 /** Rows of points that have a value, broken where one has none or a gap is. */

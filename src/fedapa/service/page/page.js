@@ -68,6 +68,8 @@ async function training() {
 async function offerTraining() {
   const answer = await fetch("api/training", { cache: "no-store" }).catch(() => null);
   at("to-training").hidden = answer?.status !== 200;
+  const idle = live.rooms.size === 0 && location.hash === "";
+  if (idle && answer?.status === 200) location.replace("#/training"); // there is nothing else to see
 }
 
 function title() {

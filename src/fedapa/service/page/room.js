@@ -1,7 +1,7 @@
 // One room: its count, the day, the amplitude of its CSI as it comes, probabilities, packets, model.
 
 import { colour, draw, forget, onScheme } from "./charts.js";
-import { listening } from "./cards.js";
+import { begin, listening } from "./cards.js";
 import { element, say, set } from "./element.js";
 import { ask } from "./live.js";
 import { Panel } from "./panel.js";
@@ -226,11 +226,10 @@ class RoomView {
     this.#asked = Date.now() / 1000;
     const chosen = this.#span;
     const until = this.live.now();
-    const since = until - chosen.seconds;
     try {
-      const points = await this.live.history(this.name, since, POINTS);
+      const points = await this.live.history(this.name, until - chosen.seconds, POINTS);
       if (chosen !== this.#span) return; // another button was pressed
-      this.#history = { points, since, until, chosen };
+      this.#history = { points, since: begin(points, until, chosen.seconds), until, chosen };
     } catch {
       if (this.#history === null) say(this.dayWords, "The history did not come; it is asked for again.");
       return;
@@ -423,12 +422,14 @@ function band(points) {
 }
 
 /** What a history shows, in a sentence or two. */
-function summaryOf({ points, chosen }, service) {
+function summaryOf({ points, since, until, chosen }, service) {
+  const young = until - since < 0.95 * chosen.seconds;
+  const when = young ? `since ${clock(since, { precise: false })}` : `in the last ${span(chosen.seconds)}`;
   const lacking = service.history.startsWith("kept")
     ? ""
     : ` History is ${service.history}. What is shown began when this page was opened.`;
   const counted = points.filter((point) => point.count !== null);
-  if (counted.length === 0) return `No counts in the last ${span(chosen.seconds)}.${lacking}`;
+  if (counted.length === 0) return `No counts ${when}.${lacking}`;
   const counts = counted.map((point) => point.count);
   const [least, most] = [Math.min(...counts), Math.max(...counts)];
   const range = least === most ? `${most} ${people(most)}` : `${least} to ${most} people, ${number(mean(counts))} on average,`;
@@ -436,7 +437,7 @@ function summaryOf({ points, chosen }, service) {
   const silent = missing > 0 ? ` Unavailable ${percent(missing / points.length)} of the time.` : "";
   const off = counted.filter((point) => point.truth !== null).map((point) => Math.abs(point.count - point.truth));
   const error = off.length > 0 ? ` SIMULATED: ${number(mean(off))} people off on average.` : "";
-  return `${range} in the last ${span(chosen.seconds)}.${silent}${error}${lacking}`;
+  return `${range} ${when}.${silent}${error}${lacking}`;
 }
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;

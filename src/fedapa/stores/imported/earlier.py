@@ -9,6 +9,7 @@ from typing import Any
 from fedapa.errors import DataError
 from fedapa.stores.append import StoreAppender
 from fedapa.stores.imported.sources import Source, overlap, same, seconds_of
+from fedapa.stores.store import LABELLED_LATER
 from fedapa.windows.labels import Label
 from fedapa.windows.recipe import Recipe
 
@@ -33,7 +34,10 @@ def imported_before(store: StoreAppender) -> dict[str, list[Source]]:
     known: dict[str, list[Source]] = {}
     for room, name, notes in store.recordings():
         if "content" in notes:
-            label, day = _plain_label(notes.get("label")), str(notes.get("day", ""))
+            # One that got its label later was imported without, and may be again.
+            later = notes.get("part") == LABELLED_LATER
+            label = None if later else _plain_label(notes.get("label"))
+            day = str(notes.get("day", ""))
             try:
                 digest, start, end = str(notes["content"]).split(" ")
                 since, until = float(start), None if end == "end" else float(end)
@@ -43,7 +47,7 @@ def imported_before(store: StoreAppender) -> dict[str, list[Source]]:
                     f"{notes['content']!r:.80}; expected digest, start and end: start a new store"
                 ) from None
             path = Path(str(notes.get("source", name)))
-            activity = notes.get("activity")
+            activity = None if later else notes.get("activity")
             source = Source(path, room, label, day, name, since, until, activity)
             known.setdefault(digest, []).append(source)
     return known
@@ -83,9 +87,12 @@ def refuse_second_label(source: Source, earlier: Iterable[Source], out: Path) ->
         there = f"as '{other.name}' of room '{other.room}' in {out.name}"
         if same(source, other):
             if (source.label, source.activity) != (other.label, other.activity):
+                remedy = "which is it?"
+                if other.label is None:
+                    remedy = "give it a label there: fedapa label"
                 raise DataError(
                     f"{source.path}: {_told(source)}, but the same recording is {_told(other)} "
-                    f"{there}; which is it?"
+                    f"{there}; {remedy}"
                 )
         elif overlap(source, other):
             raise DataError(
