@@ -61,7 +61,7 @@ _Floats: TypeAlias = npt.NDArray[np.float64]
 
 _PAUSE = 0.1
 """s between two looks at a source that has nothing."""
-_AT_ONCE = 2000
+_AT_ONCE = 500
 """Packets or datagrams of one poll: a flood must not keep the other rooms waiting."""
 _BYTES = 1 << 18
 """Read from a line at a time."""
