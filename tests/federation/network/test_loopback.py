@@ -263,7 +263,7 @@ def test_an_expelled_room_is_refused_and_the_run_goes_on_without(
     federation: Federation, store: Path, tmp_path: Path
 ) -> None:
     """The last test: its key is refused for good."""
-    path, _ = plan_file(tmp_path, "expelled", store, rounds=2, network={"deadline": 240})
+    path, _ = plan_file(tmp_path, "expelled", store, rounds=3, network={"deadline": 240})
     out = federation.begin(path)
     federation.wait_for_round(out, 1)
     federation.server.expel("hall")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,14 +116,15 @@ def test_a_certificate_that_is_not_valid_yet_is_a_question_of_the_clock(
 ) -> None:
     """A small computer without a clock of its own begins in the past, before there was a server."""
 
-    class Tomorrow(datetime.datetime):
-        @classmethod
-        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
-            return datetime.datetime.now(tz) + datetime.timedelta(days=1)
+    def tomorrow(zone: datetime.tzinfo) -> datetime.datetime:
+        return datetime.datetime.now(zone) + datetime.timedelta(days=1)
 
+    clock = SimpleNamespace(
+        datetime=SimpleNamespace(now=tomorrow), timedelta=datetime.timedelta, UTC=datetime.UTC
+    )
     make_room_folder(tmp_path / "cafe")
     with monkeypatch.context() as patch:
-        patch.setattr(certificates.datetime, "datetime", Tomorrow)
+        patch.setattr(certificates, "datetime", clock)
         made = ServerFolder.make(tmp_path / "server", Settings("localhost"))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(made.path / "server.crt", made.path / "server.key")

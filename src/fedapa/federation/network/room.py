@@ -33,7 +33,9 @@ _POLL = 0.5
 _LINGER = 300.0
 """Seconds without a message after which the worker, and torch with it, goes."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
-"""Seconds until a SuperNode that ended is started again."""
+"""Seconds until a SuperNode that ended is started again, the longer the more often it did."""
+_STEADY = 60.0
+"""Seconds that one lives for its end to be a new outage."""
 _PATIENCE = 180.0
 """Seconds that a SuperNode may take to begin."""
 _LOST = (b"Connection attempt failed",)
@@ -77,7 +79,7 @@ def serve(place: Place, connection: Connection, say: Say, *, once: bool = False)
             if wrong is None:
                 began = time.monotonic()
                 _live(place, connection, worker, say)
-                pause = _FIRST_PAUSE if time.monotonic() - began > _PATIENCE else pause
+                pause = _FIRST_PAUSE if time.monotonic() - began > _STEADY else pause
                 said = f"the connection to {connection.server} ended"
             elif (first and wrong.kind == "data") or (once and wrong.kind == "refused"):
                 raise wrong.error
