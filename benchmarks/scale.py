@@ -24,7 +24,7 @@ from fedapa.randomness import Key
 from fedapa.stores.store import write_store
 
 OF_SPEED = False
-ROUNDS = 5
+ROUNDS = 3
 PEERS = 10
 ENGINES = ("in-process", "flower-simulation")
 _LOOK = 0.5

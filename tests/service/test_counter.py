@@ -15,7 +15,7 @@ from fedapa.service.counter import Count, CounterSettings, LiveCounter
 from tests.service.conftest import Served
 from tests.service.made import RATE, level_model, packets
 
-FAST = CounterSettings(presence=1.0, memory=1.0, rising=1.0)
+FAST = CounterSettings(presence=1.0, memory=1.0)
 
 
 def fed(
@@ -55,9 +55,7 @@ def test_counts_do_not_depend_on_how_packets_are_fed(size: int) -> None:
 
 def test_it_follows_faster_up_than_down() -> None:
     """With equal memories, three people who came are there sooner than gone again."""
-    settings = CounterSettings(
-        every=0.5, arrivals=0.05, departures=0.01, presence=2.0, memory=2.0, rising=2.0
-    )
+    settings = CounterSettings(every=0.5, arrivals=0.05, departures=0.01, presence=2.0, memory=2.0)
     model = replace(level_model(stride=2), _session=replace(level_model()._session, sharpness=2.0))
     people = [0] * 100 + [3] * 150 + [0] * 150
     counts = fed(LiveCounter(model, settings), packets(people), later=0)
@@ -271,7 +269,7 @@ def test_categories_are_no_counts() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("every", 0.0), ("timeout", float("nan")), ("coverage", 1.0), ("rising", 0.0)],
+    [("every", 0.0), ("timeout", float("nan")), ("coverage", 1.0), ("presence", 0.0)],
 )
 def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
     with pytest.raises(PlanError, match=f"{name} = "):

@@ -28,14 +28,7 @@ from fedapa.answers import expected_count, median_class
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError
 from fedapa.rooms.model_file import CountingModel
-from fedapa.service.belief import (
-    Memories,
-    evidence_of,
-    interval_of,
-    people_of,
-    transitions,
-    updated,
-)
+from fedapa.service.belief import evidence_of, interval_of, people_of, transitions, updated
 from fedapa.windows.clean import Cleaner, kept_places
 from fedapa.windows.stream import Windower, Windows, window_shape
 
@@ -74,10 +67,8 @@ class CounterSettings:
     """How many may leave, as such a share: how fast it goes down."""
     presence: float = 0.5
     """s after which what was seen of whether anybody is there has faded to a third."""
-    memory: float = 2.0
-    """The same of how many there are, where fewer people are seen than are believed."""
-    rising: float = 8.0
-    """Where more are seen: who walks in moves more than who sits, and looks like several."""
+    memory: float = 6.0
+    """The same of how many there are."""
     coverage: float = 0.8
     """Share of the belief that lies within the interval from ``lo`` to ``hi``."""
     least_confidence: float = 0.1
@@ -91,7 +82,7 @@ class CounterSettings:
                 raise PlanError(
                     f"{name} = {getattr(self, name)}; choose {_SHORTEST:g} seconds or more"
                 )
-        for name in ("arrivals", "departures", "presence", "memory", "rising", "farthest"):
+        for name in ("arrivals", "departures", "presence", "memory", "farthest"):
             value = getattr(self, name)
             if not (0 < value < math.inf):
                 raise PlanError(f"{name} = {value}; choose a number above 0")
@@ -178,9 +169,6 @@ class LiveCounter:
         self.model, self.settings = model, settings
         self._classes = [int(label) for label in model.classes]
         self._people = people_of(self._classes)
-        self._memories = Memories(
-            presence=settings.presence, falling=settings.memory, rising=settings.rising
-        )
         self._kinds: dict[tuple[object, ...], str] = {}
         self._synthetic = model.synthetic
         self.packets = 0
@@ -405,7 +393,12 @@ class LiveCounter:
         # By the packets, too: they may come in bursts, when no time passes between windows.
         seconds = math.inf if self.latest is None else max(new, ended - self.latest.time)
         self._belief = updated(
-            self._believed(ended), evidence, self._people, seconds, self._memories
+            self._believed(ended),
+            evidence,
+            self._people,
+            seconds,
+            presence=self.settings.presence,
+            memory=self.settings.memory,
         )
         self.latest = WindowAnswer(time=ended, probabilities=probabilities[0], distance=distance)
         self._distances.append(distance)

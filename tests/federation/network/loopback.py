@@ -31,7 +31,7 @@ def wait_until(happened: Callable[[], Any], what: str, patience: float = PATIENC
     while time.monotonic() < until:
         if found := happened():
             return found
-        time.sleep(0.1)
+        time.sleep(0.3)  # asking is work for a server, too
     raise AssertionError(f"waited {patience:.0f} s for: {what}")
 
 
