@@ -88,13 +88,15 @@ def _watched(
     share = (time.process_time() - used) / (time.monotonic() - began)
     grown = resident_mb() - settled
     told = [room.document() for room in server.rooms.values()]
-    lost = sum(packets - one["packets"] + sum(one["skipped"].values()) for one in told)
+    never_came = sum(packets - one["packets"] for one in told)
+    skipped = sum((Counter(one["skipped"]) for one in told), Counter[str]())
     # From a room's first count on there is one every 5 s.
     due = 1 + int((packets / RATE - WINDOW / RATE) // EVERY)
     came = Counter(room for room, _ in counts)
     late = sum(max(0, due - came[name]) for name in server.rooms)
     return {
-        "lost": int(lost) + late,
+        "lost": never_came + skipped.total() + late,
+        "lost_by": {"never came": never_came, "counts": late, **skipped},
         "growth_mb": round(grown, 1),
         "packets": packets * len(told),
         "counts": len(counts),

@@ -5,9 +5,9 @@ counted by onnxruntime, in milliseconds of one core. ``visitors`` are SIMULATED:
 in the quick rooms for two hours each, on a day that nobody trained on; FedAPA, whole recordings
 held out. ``mae`` is the mean over rooms, ``empty`` the share of all counts of empty rooms that say
 so, ``notice_s`` the median over all newcomers of the seconds until the served count is higher than
-when they came. The rates of the filter were
-chosen in rooms of the seeds 4 and 5. ``rooms_100`` and ``first_count_s`` are those of ``_rooms``.
-This measures counting, too, and takes long: ``make bench`` leaves it out.
+when they came. The counter's settings are the defaults, which were chosen in rooms of the seeds 4
+and 5. ``rooms_100`` and ``first_count_s`` are those of ``_rooms``. This measures counting, too, and
+takes long: ``make bench`` leaves it out.
 """
 
 import argparse

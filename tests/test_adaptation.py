@@ -15,6 +15,7 @@ from fedapa.adaptation import (
     follow,
     follow_all,
     net_input,
+    recentred,
     shift_of,
     taught,
 )
@@ -90,6 +91,18 @@ def test_the_shift_of_prototypes_by_hand() -> None:
     # A7: a class that lies at 40 moves no further than 2.
     far = replace(state, places=np.array([[30.0], [0.25]]))
     assert shift_of(how, trained, far)[0] == pytest.approx(2.0)
+
+
+def test_what_the_net_told_already_is_recentred_alike() -> None:
+    """Window for window the same as ``follow``, which asks the net itself."""
+    how, trained = Adaptation(recentre="prototypes"), _line()
+    alone = both = begin(trained)
+    for place in (0.3, 1.4, 2.3, 5.2, 5.4):
+        told, alone = follow(how, trained, alone, np.array([place]), _as_it_is)
+        plain, _ = follow(Adaptation(), trained, both, np.array([place]), _as_it_is)
+        found, both = recentred(how, trained, both, np.array([place]), plain)
+        np.testing.assert_allclose(found, told, atol=1e-9)
+    assert shift_of(how, trained, both)[0] > 0
 
 
 def test_the_default_follows_nothing() -> None:

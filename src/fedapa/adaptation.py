@@ -57,6 +57,7 @@ __all__ = [
     "follow",
     "follow_all",
     "net_input",
+    "recentred",
     "shift_of",
     "taught",
     "todays",
@@ -71,6 +72,8 @@ Embed: TypeAlias = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.floating]]
 
 _STEPS, _RATE = 30, 0.3
 """Of the classifier, where some windows have labels."""
+_LEAST = 1e-30
+"""A probability of 0 in float32 has a logarithm, too."""
 _FEW = 2.0
 """Labelled windows that the trained place counts as."""
 
@@ -196,6 +199,35 @@ def follow(
     if how.recentre == "no":
         return probabilities, state
     return probabilities, _with_place(how, trained, state, embedding, probabilities)
+
+
+def recentred(
+    how: Adaptation,
+    trained: Trained,
+    state: Followed,
+    embedding: npt.NDArray[np.floating],
+    told: npt.NDArray[np.floating],
+) -> tuple[_Floats, Followed]:
+    """What ``follow`` does with embeddings, for a window that the trained net has told already.
+
+    Since W·(z − v) + b are the net's own scores less W·v, probabilities become ∝ p · exp(−W·v/T);
+    with no shift they are those that were told, to the bit.
+
+    Args:
+        how: what follows; of the input nothing does here.
+        trained: the counter as it was trained.
+        state: of all windows before.
+        embedding: z [D] of the window.
+        told: [C] its probabilities by the trained net.
+    """
+    shift, probabilities = shift_of(how, trained, state), np.asarray(told, np.float64)
+    if shift.any():
+        scores = np.log(np.maximum(probabilities, _LEAST)) - trained.weight @ shift / (
+            trained.temperature
+        )
+        probabilities = probabilities_of(scores)
+    place = np.asarray(embedding, np.float64)
+    return probabilities, _with_place(how, trained, state, place, probabilities)
 
 
 def follow_all(

@@ -57,8 +57,12 @@ def capture(path: Path, people: int, seconds: float, *, number: int = 0) -> Path
     return path
 
 
+@pytest.mark.slow
 def test_a_simulated_room_is_calibrated_and_can_be_run(tmp_path: Path) -> None:
-    """From nothing to a model: the store that it leaves is ready for ``fedapa run``."""
+    """From nothing to a model: the store that it leaves is ready for ``fedapa run``.
+
+    Slow because eight takes are simulated and a model is trained on them.
+    """
     store = tmp_path / "room.h5"
     words = (ROOM, "--source", "simulator:smoke", "--yes", "--out", store, "--day", "monday")
     shown = worked(calibrate(*words, "--counts", "0,2", "--takes", "2", "--seconds", "12"))

@@ -89,6 +89,30 @@ def test_a_run_is_served_until_ctrl_c(smoke: Path) -> None:
         process.wait()
 
 
+def test_without_a_source_the_training_of_a_run_without_models_is_served(
+    smoke: Path, tmp_path: Path
+) -> None:
+    """As of a run that goes on; nothing is written into its folder."""
+    folder = shutil.copytree(smoke, tmp_path / "ours", ignore=lambda *_: ["models", "live"])
+    process = started("--run", str(folder), "--port", "0")
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert first.startswith("Training of ours: http://127.0.0.1:")
+        address = first.split()[-1].removesuffix("/#/training")
+        training = ask(address, "/api/training")
+        assert (training["rooms"], training["rounds"]) == (["hotel room"], [1])
+        assert ask(address, "/api/rooms")["rooms"] == []
+        assert ask(address, "/healthz")["status"] == "ok"
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=30)
+        assert (process.returncode, rest.splitlines()[-1]) == (0, "stopped")
+        assert not (folder / "live").exists()
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_another_address_needs_a_token_that_is_printed_once(smoke: Path) -> None:
     arguments = ("--run", str(smoke), "--source", "simulator", "--port", "0")
     process = started(*arguments, "--host", "0.0.0.0")

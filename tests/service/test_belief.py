@@ -5,18 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from fedapa.service.belief import (
-    Memories,
-    evidence_of,
-    interval_of,
-    people_of,
-    transitions,
-    updated,
-)
+from fedapa.service.belief import evidence_of, interval_of, people_of, transitions, updated
 
 HALF = math.log(2)
 """s after which a memory of 1 s has kept one half."""
-ALIKE = Memories(presence=1.0, falling=1.0, rising=1.0)
 
 
 def test_two_states_move_as_the_closed_form_says() -> None:
@@ -28,50 +20,47 @@ def test_two_states_move_as_the_closed_form_says() -> None:
 def test_a_window_is_weighed_by_its_power() -> None:
     """λ = ½: odds of an empty room of √(0.625/0.375 · 0.2/0.8) = 0.6455, so 0.6455/1.6455."""
     evidence = evidence_of([0.2, 0.8], [0, 1], [True, True])
-    found = updated(np.array([0.625, 0.375]), evidence, np.arange(2), HALF, ALIKE)
+    belief = np.array([0.625, 0.375])
+    found = updated(belief, evidence, np.arange(2), HALF, presence=1.0, memory=9.0)
     np.testing.assert_allclose(found, [0.39229, 0.60771], atol=1e-5)
 
 
 def test_presence_and_number_are_remembered_for_different_times() -> None:
     """ℓ = [0.2, 0.4, 0.4] on b = [0.5, 0.4, 0.1], half a memory of presence, e = 0.2.
 
-    Nobody: √(1 · ¼) = ½, that is 1/3. c = [0.8, 0.2], m = [½, ½], which is more than 1.2 people:
-    of a memory of half a second a quarter is left, times 1 − e is κ = 0.2. c ∝ [4^0.2, 1] =
-    [1.3195, 1].
+    Nobody: √(1 · ¼) = ½, that is 1/3. c = [0.8, 0.2], m = [½, ½]: of a memory of half a second a
+    quarter is left, times 1 − e is κ = 0.2. c ∝ [4^0.2, 1] = [1.3195, 1].
     """
-    memories = Memories(presence=1.0, falling=9.0, rising=0.5)
-    evidence = np.log([0.2, 0.4, 0.4])
-    found = updated(np.array([0.5, 0.4, 0.1]), evidence, np.arange(3), HALF, memories)
+    belief, evidence = np.array([0.5, 0.4, 0.1]), np.log([0.2, 0.4, 0.4])
+    found = updated(belief, evidence, np.arange(3), HALF, presence=1.0, memory=0.5)
     some = np.array([1.3195, 1]) / 2.3195
     np.testing.assert_allclose(found, [1 / 3, *(2 / 3 * some)], atol=1e-4)
 
 
-def test_fewer_people_take_the_other_memory() -> None:
-    """No state is nobody, so only numbers: c = [0.2, 0.8], m = [0.8, 0.2], κ = ½: both alike."""
-    memories = Memories(presence=9.0, falling=1.0, rising=9.0)
-    found = updated(np.array([0.2, 0.8]), np.log([0.8, 0.2]), np.array([3, 4]), HALF, memories)
+def test_a_room_that_is_never_empty_has_numbers_only() -> None:
+    """c = [0.2, 0.8], m = [0.8, 0.2], κ = ½: both alike."""
+    found = updated(
+        np.array([0.2, 0.8]), np.log([0.8, 0.2]), np.array([3, 4]), HALF, presence=9.0, memory=1.0
+    )
     np.testing.assert_allclose(found, [0.5, 0.5], atol=1e-12)
 
 
 def test_of_an_empty_room_nothing_is_remembered() -> None:
     """Twelve people left; whoever comes next is counted as if nobody had been there before."""
-    people, slow = np.arange(13), Memories(presence=0.1, falling=60.0, rising=60.0)
+    people = np.arange(13)
     full, nobody, one = (np.full(13, 1e-6) for _ in range(3))
     full[12] = nobody[0] = one[1] = 1.0
-    belief = updated(full, np.log(nobody), people, 1.0, slow)
+    belief = updated(full, np.log(nobody), people, 1.0, presence=0.1, memory=60.0)
     assert belief.argmax() == 0
-    belief = updated(belief, np.log(one), people, 1.0, slow)
+    belief = updated(belief, np.log(one), people, 1.0, presence=0.1, memory=60.0)
     assert belief.argmax() == 1
 
 
 def test_between_classes_the_logarithm_is_on_a_line() -> None:
-    """Classes 5 and 8 with e⁻¹ and e⁻⁴: 6 has e⁻² and 7 has e⁻³; the order of classes is free.
-
-    Three counts share the gap of 3, and a class has (1 + 3) / 2 = 2 around it.
-    """
+    """Classes 5 and 8 with e⁻¹ and e⁻⁴: 6 has e⁻² and 7 has e⁻³; the order of classes is free."""
     found = evidence_of([math.exp(-4), math.exp(-1)], [8, 5], [True, True])
-    shared = np.log([2, 3, 3, 2])
-    np.testing.assert_allclose(found, np.array([-1, -2, -3, -4]) - shared, atol=1e-12)
+    np.testing.assert_allclose(found - found[0], [0, -1, -2, -3], atol=1e-12)
+    assert np.exp(found).sum() == pytest.approx(1)
     assert people_of([8, 5]).tolist() == [5, 6, 7, 8]
 
 
@@ -83,24 +72,26 @@ def test_after_long_the_belief_is_that_of_the_rates() -> None:
 
 
 def test_a_class_that_the_room_never_had_lies_between_its_neighbours() -> None:
-    """Classes 0, 1, 2 and 3 of which the room has 0 and 2: 1 is on their line, 3 is what it is.
+    """Classes 0, 1, 2, 3 of which the room has 0 and 2: 1 is on the line of p = 0.5 and 0.02.
 
-    The gap is 2, around 2 people it is (2 + 1) / 2, and an empty room shares with nobody.
+    That is √(0.5 · 0.02) = 0.1; 3 is what it is. Nobody keeps 0.5, and the others share the other
+    half as 0.1 : 0.02 : 0.48.
     """
-    probabilities = np.exp([-1, -9, -2, -7])
-    found = evidence_of(probabilities, [0, 1, 2, 3], [True, False, True, False])
-    shared = np.log([1, 2, 1.5, 1])
-    np.testing.assert_allclose(found, np.array([-1, -1.5, -2, -7]) - shared, atol=1e-12)
+    found = evidence_of([0.5, 1e-9, 0.02, 0.48], [0, 1, 2, 3], [True, False, True, False])
+    np.testing.assert_allclose(
+        np.exp(found), [0.5, *(np.array([0.1, 0.02, 0.48]) / 1.2)], atol=1e-5
+    )
 
 
 def test_an_impossible_count_stays_possible() -> None:
     """A window's zero is no proof: a few windows later the other count wins."""
     both = [True, True]
     people, seen = np.arange(2), evidence_of([1.0, 0.0], [0, 1], both)
-    belief = updated(np.array([0.5, 0.5]), seen, people, math.inf, ALIKE)
+    belief = updated(np.array([0.5, 0.5]), seen, people, math.inf, presence=1.0, memory=1.0)
     assert 0 < belief[1] < 1e-5
     for _ in range(2):
-        belief = updated(belief, evidence_of([0.0, 1.0], [0, 1], both), people, HALF, ALIKE)
+        seen = evidence_of([0.0, 1.0], [0, 1], both)
+        belief = updated(belief, seen, people, HALF, presence=1.0, memory=1.0)
     assert belief[1] > 0.99
 
 

@@ -138,6 +138,9 @@ def test_what_is_wrong_with_packets_is_one_sentence() -> None:
     whole = quiet(14)
     gap = whole.part(np.flatnonzero((whole.timestamps < 5) | (whole.timestamps > 7.5)))
     assert "unevenly: none for 2.5 s at second 5" in refused(new(), gap)
+    stamps = quiet(30).timestamps
+    back = replace(quiet(30), timestamps=np.where(stamps < 9, stamps, stamps - 5))
+    assert "clock was set back by 5.0 s after packet 450" in refused(new(), back)
     thin = (whole.timestamps.astype(int) % 4 != 0) | (np.arange(whole.packets) % 4 == 0)
     uneven = refused(new(), whole.part(np.flatnonzero(thin)))
     assert "% of the seconds have less than half of the usual 50" in uneven
@@ -243,7 +246,7 @@ def test_a_store_of_something_else_is_refused(tmp_path: Path) -> None:
         store.add_recording(
             "den", "one", label=0, amplitude=np.ones((3, 4, 1)), timestamps=np.arange(3.0)
         )
-    with pytest.raises(DataError, match="does not say its device, bandwidth, tones"):
+    with pytest.raises(DataError, match="does not say its device, bandwidth, subcarriers"):
         known_room(tmp_path / "silent.h5", "den")
 
 

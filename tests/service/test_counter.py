@@ -2,20 +2,22 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from fedapa import Windower, load_model, read_capture
+from fedapa.adaptation import Recentre
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError
 from fedapa.service.counter import Count, CounterSettings, LiveCounter
 from tests.service.conftest import Served
 from tests.service.made import RATE, level_model, packets
 
-FAST = CounterSettings(presence=1.0, memory=1.0, rising=1.0)
+FAST = CounterSettings(presence=1.0, memory=1.0)
 
 
 def fed(
@@ -55,9 +57,7 @@ def test_counts_do_not_depend_on_how_packets_are_fed(size: int) -> None:
 
 def test_it_follows_faster_up_than_down() -> None:
     """With equal memories, three people who came are there sooner than gone again."""
-    settings = CounterSettings(
-        every=0.5, arrivals=0.05, departures=0.01, presence=2.0, memory=2.0, rising=2.0
-    )
+    settings = CounterSettings(every=0.5, arrivals=0.05, departures=0.01, presence=2.0, memory=2.0)
     model = replace(level_model(stride=2), _session=replace(level_model()._session, sharpness=2.0))
     people = [0] * 100 + [3] * 150 + [0] * 150
     counts = fed(LiveCounter(model, settings), packets(people), later=0)
@@ -78,6 +78,33 @@ def test_an_empty_room_is_told_at_once_and_more_people_when_they_stay() -> None:
     assert told(9.0, 13.0) == {1}
     assert told(21.5, 30.0) == {0}
     assert told(33.0, 60.0) == {3}
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Stands for onnxruntime: logits −20·(n − level)², but for what all classes share."""
+
+    def run(self, names: Sequence[str], given: dict[str, Any]) -> list[np.ndarray]:
+        level = float(given["windows"].mean()) - 1
+        logits = [40.0 * n * level - 20.0 * n * n for n in range(4)]
+        return [np.array([logits], np.float32), np.array([[level, 0.0]], np.float32)]
+
+
+def counted_today(recentre: Recentre) -> list[Count]:
+    """One, two and three people look like 0.55, 1.55 and 2.45 today; nobody looks as always."""
+    weight = np.array([[40.0 * n, 0.0] for n in range(4)], np.float32)
+    bias = np.array([-20.0 * n * n for n in range(4)], np.float32)
+    model = replace(level_model(stride=2), classifier=(weight, bias), _session=Squares(), reach=5.0)
+    people = [0.0] * 50 + [0.55] * 150 + [1.55] * 150 + [2.45] * 150
+    return fed(LiveCounter(model, CounterSettings(recentre=recentre)), packets(people), later=0)
+
+
+def test_numbers_follow_the_day_and_an_empty_room_stays_empty() -> None:
+    """One and two lie 0.45 lower, so the mean over four classes is −0.2, and 2.45 means three."""
+    plain, followed = (counted_today(how) for how in get_args(Recentre)[::2])
+    assert {count.count for count in followed if count.time < 5} == {0}
+    assert [plain[-1].count, followed[-1].count] == [2, 3]
+    assert followed[-1].raw == 2
 
 
 def test_a_room_without_packets_is_unavailable_and_says_no_count() -> None:
@@ -271,7 +298,7 @@ def test_categories_are_no_counts() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("every", 0.0), ("timeout", float("nan")), ("coverage", 1.0), ("rising", 0.0)],
+    [("every", 0.0), ("timeout", float("nan")), ("coverage", 1.0), ("presence", 0.0)],
 )
 def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
     with pytest.raises(PlanError, match=f"{name} = "):

@@ -253,6 +253,18 @@ def test_a_lost_connection_takes_every_count_away(
         expect(page.get_by_role("status")).to_have_text("Connected again")
 
 
+def test_a_connection_that_hangs_is_found_out(browser: Browser, site: Site) -> None:
+    """The stream never ends, but nothing is heard for three counts, and nobody answers."""
+    with visit(browser, site.address, outage=True) as (page, _):
+        page.clock.install()
+        page.reload()
+        expect(page.locator(".number")).to_have_text(["3", "3"])
+        page.route("**/api/rooms", lambda route: route.abort())
+        page.clock.fast_forward(200_000)
+        expect(page.locator(".number")).to_have_text(["–", "–"])
+        expect(page.locator("#connection")).to_have_text("no connection")
+
+
 def test_a_count_that_nobody_renews_is_taken_away(browser: Browser, site: Site) -> None:
     """The stream is open, but the room's last count is three counts old."""
     site.service.rooms["bus"].told |= {"every": 5.0, "time": time.time() - 12}
@@ -401,9 +413,8 @@ def test_a_room_shows_its_day_its_packets_and_its_model(browser: Browser, house:
 def test_without_history_the_room_shows_what_was_heard(browser: Browser, site: Site) -> None:
     with visit(browser, f"{site.address}#/rooms/bus") as (page, _):
         words = page.locator("section").filter(has_text="Counts over time")
-        expect(words).to_contain_text(
-            re.compile(r"3 people since \d\d:\d\d\. History is not kept:")
-        )
+        told = re.compile(r"3 people since \d\d:\d\d\. History is not kept:")
+        expect(words).to_contain_text(told)
 
 
 def test_an_address_of_no_room_says_so(browser: Browser, site: Site) -> None:

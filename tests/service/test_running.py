@@ -97,6 +97,16 @@ def test_a_room_that_is_asked_for_needs_a_source(tmp_path: Path) -> None:
         sources_of(run, "a=tcp:127.0.0.1:9", rooms=("a", "b"))
 
 
+def test_without_a_source_nobody_is_counted_and_models_need_not_be_there(tmp_path: Path) -> None:
+    assert sources_of(tmp_path) == {}
+    with pytest.raises(PlanError, match="there is no such run; train one with"):
+        sources_of(tmp_path / "none")
+    with pytest.raises(PlanError, match="--room: nobody is counted without --source"):
+        sources_of(run_of(tmp_path, "a"), rooms=("a",))
+    with pytest.raises(PlanError, match="--history: nobody is counted without --source"):
+        made_rooms(Serving(run=tmp_path, sources=(), history=tmp_path / "counts.db"))
+
+
 def test_a_port_in_use_and_a_file_that_is_no_capture_are_told_at_once(tmp_path: Path) -> None:
     run = run_of(tmp_path, "a")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:

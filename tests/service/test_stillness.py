@@ -1,6 +1,7 @@
 """Stillness: numbers by hand, what must not matter, and simulated people."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ def test_simulated_people_are_seen_and_empty_rooms_are_not_refused(room: int) ->
 
 
 @pytest.mark.data
-def test_real_people_are_seen(shared_data) -> None:  # type: ignore[no-untyped-def]
+def test_real_people_are_seen(shared_data: Path) -> None:
     """WiAR: somebody does something in every one of these."""
     files = sorted((shared_data / "wiar").rglob("*.dat"))[::120]
     seen = []

@@ -4,7 +4,7 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,11 +124,12 @@ def calibrate(
     guide = _Guide(calibration, store, print_out if not as_json else _to_stderr)
     if known.takes:
         guide.say(f"{store} has {len(known.takes)} takes of room '{room}'; new ones are added.")
+    days = len({told for _, told in known.takes} - {today})
     try:
         if source is None:
             guide.take_files([path for _, path in files], chip)
         else:
-            with _opened(source, room, settings, seed=seed, chip=chip, known=known.takes) as opener:
+            with _opened(source, room, settings, seed=seed, chip=chip, days=days) as opener:
                 guide.take_live(opener, delay=delay, yes=yes)
     except KeyboardInterrupt:
         guide.say(f"Stopped. {guide.kept()}; the same command goes on.")
@@ -174,7 +175,7 @@ def _opened(
     *,
     seed: int,
     chip: str | None,
-    known: Sequence[tuple[int, str]],
+    days: int,
 ) -> Iterator[_Opener]:
     """What gives the source of a take: a receiver's is one and the same, a simulated one is new."""
     from fedapa.service.sources import Esp32Serial, Esp32Tcp, NexmonUdp, SimulatedStay, Source
@@ -184,7 +185,6 @@ def _opened(
     if asked.kind == "file":
         raise PlanError(f"--source {text}: of a file say how many it shows: --capture 0={text}")
     if asked.kind == "simulator":
-        days = len({day for _, day in known})
 
         def stay(step: "Step") -> Source:
             return SimulatedStay(

@@ -11,15 +11,9 @@ from fedapa.cli.output import print_json, print_out
 from fedapa.cli.progress import shown_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedapa.experiments.join import Joined
-    from fedapa.windows.labels import Label
 
 __all__ = ["join"]
-
-_NAMED = 24
-"""Classes that are named, of more their number."""
 
 
 def join(
@@ -101,28 +95,23 @@ def _print_joined(done: "Joined", *, told_counts: bool) -> None:
     from fedapa.report.tables.comparison import rooms
     from fedapa.report.tables.table import rich_table
 
-    counts = all(isinstance(label, int) for label in done.joined.data["classes"])
     for room, joined in done.joined.summary["rooms"].items():
         alone = done.alone.summary["rooms"][room]
         guess = done.joined.summary["blind"]["constant"]["rooms"][room]["accuracy"]
         error = ""
         if "mae_median" in joined:
             error = f" and {joined['mae_median']:.1f} people off"
+        tested = done.joined.data["rooms"][room]["test"]
         print_out(
-            f"{room} joined: right in {100 * joined['accuracy']:.0f} % of the "
-            f"{done.joined.data['rooms'][room]['test']} windows that it was tested on, held out of "
-            f"its labels{error}; {100 * done.before[room]:.0f} % before any training at home, "
+            f"{room} joined: right in {100 * joined['accuracy']:.0f} % of the {tested} windows "
+            "that it was tested on, held out of its labels (one of them is "
+            f"{100 / tested:.1f} points){error}; {100 * done.before[room]:.0f} % before any "
+            "training at home, "
             f"{100 * done.after_one_round[room]:.0f} % after one round, "
             f"{100 * alone['accuracy']:.0f} % alone, {100 * guess:.0f} % by guessing."
         )
-        print_out(f"{room} may answer {_listed(done.possible[room])}{' people' * counts}.")
-    if done.others and counts:
-        print_out(
-            f"Never {_listed(done.others)}, which the federation knows, too: if there can be so "
-            "many, say so with --counts."
-        )
-    elif done.others:
-        print_out(f"What was not recorded is never answered: {_listed(done.others)}.")
+    for sentence in done.answers:
+        print_out(sentence)
     print_out(rich_table(done.table))
     if len(done.possible) > 1:
         from fedapa.report.runs import results_of
@@ -156,14 +145,6 @@ def _notes(done: "Joined", *, told_counts: bool) -> list[str]:
                 "there can be counts that no label has, which --counts says."
             )
     return [*notes, *done.joined.summary.get("notes", [])]
-
-
-def _listed(labels: "Sequence[Label]") -> str:
-    """Labels as one says them, a long list cut."""
-    shown = [str(label) for label in labels[:_NAMED]]
-    more = [f"{len(labels) - _NAMED} more"] if len(labels) > _NAMED else []
-    *first, last = [*shown, *more]
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _counts(text: str) -> list[int]:

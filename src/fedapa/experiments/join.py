@@ -45,6 +45,9 @@ _OF_WINDOWS = (
 not which rooms there were and what was taken away from them."""
 
 
+_NAMED = 24
+"""Classes that are named, of more their number."""
+
 _AS_LONG = 0.98
 """Windows of so large a share of others' are as long: packet rates are not round."""
 
@@ -67,7 +70,9 @@ class Joined:
     possible: Mapping[str, Sequence[Label]]
     """room → what it may answer."""
     others: Sequence[Label]
-    """What the federation knows beside."""
+    """What the federation knows and no room may answer."""
+    answers: Sequence[str]
+    """The same in sentences."""
     notes: Sequence[str]
     """What recordings are too short for, in sentences."""
 
@@ -158,27 +163,57 @@ def join(
     what = "recordings" if unit == "train_recordings" else "windows"
     parameter = f"labelled {what} of each class"
     results, runs = _by_labels(done, title, parameter)
-    lead = None
-    if numbers and curve:
-        lead = Lead(
-            "How many labels it needs",
-            f"Accuracy and error by {parameter}, joined and alone, on the same test windows; with "
-            f"{most} it has all labels. One seed: small differences may be chance.",
-            sweep(results, results.settings[0]),
-        )
-    page = out / "index.html"
-    write_run_page(page, [joined, alone], title=title, lead=lead)
     further = () if isinstance(possible, str) else possible
     possible_in = {room: sorted_labels({*own, *further}) for room, own in recorded.items()}
-    known = set(theirs.data["classes"])
+    others = sorted_labels(set(theirs.data["classes"]).difference(*possible_in.values()))
+    answers = _told_answers(possible_in, others)
+    notes = [*told_short(joined.plan), *_shorter(theirs, joined)]
+    (setting,) = results.settings
+    table = of_new_rooms(setting, runs, parameter=parameter)
+    told = (
+        f"Accuracy and error by {parameter}, joined and alone, on the same test windows; with "
+        f"{most} it has all labels. One seed: small differences may be chance."
+    )
+    lead = Lead(
+        "How many labels it needs",
+        " ".join([told, *answers, *(f"{note}." for note in notes)]),
+        figure=sweep(results, setting) if len(labels) > 1 else None,
+        table=table,
+    )
+    page = out / "index.html"
+    write_run_page(page, [joined, alone], title=title, lead=lead)
     return Joined(
         *(joined, alone, results),
-        table=of_new_rooms(results.settings[0], runs, parameter=parameter),
+        table=table,
         page=page,
         possible=possible_in,
-        others=sorted_labels(known.difference(*possible_in.values())),
-        notes=[*told_short(joined.plan), *_shorter(theirs, joined)],
+        others=others,
+        answers=answers,
+        notes=notes,
     )
+
+
+def _told_answers(possible: Mapping[str, Sequence[Label]], others: Sequence[Label]) -> list[str]:
+    """What rooms may answer and what not, a sentence each, and how to say otherwise."""
+    counts = all(isinstance(label, int) for own in possible.values() for label in own)
+    people = " people" if counts else ""
+    told = [f"{room} may answer {_listed(own)}{people}." for room, own in possible.items()]
+    if others and counts:
+        told.append(
+            f"Never {_listed(others)}, which the federation knows, too: if there can be so many, "
+            "say so with --counts."
+        )
+    elif others:
+        told.append(f"Never {_listed(others)}: what was not recorded is not answered.")
+    return told
+
+
+def _listed(labels: Sequence[Label]) -> str:
+    """Labels as one says them, a long list cut."""
+    shown = [str(label) for label in labels[:_NAMED]]
+    more = [f"{len(labels) - _NAMED} more"] if len(labels) > _NAMED else []
+    *first, last = [*shown, *more]
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _by_labels(

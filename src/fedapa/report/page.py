@@ -215,7 +215,8 @@ class Lead:
 
     heading: str
     text: str
-    figure: Figure
+    figure: Figure | None = None
+    table: Table | None = None
 
 
 def write_run_page(
@@ -228,7 +229,9 @@ def write_run_page(
     if lead is not None:
         report.heading(2, lead.heading)
         report.say(lead.text)
-        report.figure("lead", lead.figure, lead.heading)
+        if lead.figure is not None:
+            report.figure("lead", lead.figure, lead.heading)
+        report.table("lead", lead.table)
     _fill(report, results, named, {})
     report.page(path)
     return results

@@ -168,7 +168,7 @@ def figure_kind(path: Path) -> str:
 def svg(figure: Figure) -> str:
     """The figure as an SVG element to put into a page: larger than in print, as the page's text is.
 
-    It shrinks where the page is narrow.
+    ``--wide`` is its width there; page.css makes it smaller where the page is narrow.
     """
     with matplotlib.rc_context(STYLE):
         buffer = io.StringIO()
@@ -177,9 +177,7 @@ def svg(figure: Figure) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
     return re.sub(
         r' width="([^"]*)pt" height="[^"]*pt"',
-        lambda found: (
-            f' style="width: {_ON_PAGE * float(found[1]):.4g}pt; max-width: 100%; height: auto"'
-        ),
+        lambda found: f' style="--wide: {_ON_PAGE * float(found[1]):.4g}pt"',
         text[text.index("<svg") :],
         count=1,
     )

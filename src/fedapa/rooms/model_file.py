@@ -242,12 +242,13 @@ class CountingModel:
                 "'both', on recordings that have one"
             )
 
-    def look(self, windows: npt.ArrayLike) -> tuple[_Floats, npt.NDArray[np.float64]]:
-        """[B, C] as ``probabilities``, and [B] distances from the nearest prototype, at once."""
+    def look(self, windows: npt.ArrayLike) -> tuple[_Floats, npt.NDArray[np.float64], _Floats]:
+        """As ``probabilities``, distances [B] from the nearest prototype, as ``embed``, at once."""
         logits, embeddings = self._run(windows)
         counts = logits[:, : len(self.classes)]
         probabilities = probabilities_of(counts, self.temperature).astype(np.float32)
-        return probabilities, prototype_distances(embeddings, self.prototypes, self.present)
+        distances = prototype_distances(embeddings, self.prototypes, self.present)
+        return probabilities, distances, embeddings
 
     def count(self, windows: npt.ArrayLike) -> npt.NDArray[Any]:
         """[B] the people in each window, or its category, as ``answer`` says."""

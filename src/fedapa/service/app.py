@@ -202,7 +202,7 @@ def _rooms_router(service: RoomServer, history: History | None) -> APIRouter:
 
     @router.get("/rooms/{room}/waterfall", response_model=WaterfallDocument)
     def room_waterfall(
-        room: str, seconds: Annotated[float, Query(gt=0, le=60)] = 20.0
+        room: str, seconds: Annotated[float, Query(gt=0, le=30)] = 20.0
     ) -> dict[str, Any]:
         """Amplitudes of its last packets in dB: 200 moments, 64 subcarriers at most."""
         return found(room).waterfall(seconds)

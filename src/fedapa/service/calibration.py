@@ -52,6 +52,8 @@ _SHORTEST = 4.0
 """s of a take with people: one window."""
 _LONGEST_GAP = 1.0
 """s without a packet that a take may have."""
+_SET_BACK = 0.5
+"""s by which packets may be out of order."""
 _UNSTEADY = 0.1
 """Share of the seconds that may have less than half of the usual packets."""
 _OTHER_RATE = 0.2
@@ -225,6 +227,9 @@ class Calibration:
         self._receiver, self._rate = known.receiver, known.rate
         self._pieces: list[Capture] | None = None
         self._heard = 0.0
+        self._heard_receiver: Receiver | None = None
+        """Of the take that has begun."""
+        self._since, self._until = math.inf, -math.inf
         self._refused: Take | None = None
 
     @property
@@ -247,16 +252,14 @@ class Calibration:
         if self.step is None:
             raise PlanError(f"room '{self.room}': all takes are there; ask for more")
         self._pieces, self._heard, self._refused = [], now, None
-
-    def cancel(self) -> None:
-        """Forget the take that has begun."""
-        self._pieces = None
+        self._since, self._until, self._heard_receiver = math.inf, -math.inf, None
 
     @property
     def progress(self) -> tuple[float, int]:
         """Seconds and packets of the take so far."""
-        pieces = self._pieces or []
-        return _lasting(pieces), sum(piece.packets for piece in pieces)
+        if not self._pieces:
+            return 0.0, 0
+        return self._until - self._since, sum(piece.packets for piece in self._pieces)
 
     def feed(self, capture: Capture, now: float) -> Outcome | None:
         """Packets that came; the outcome with the last of a take."""
@@ -264,17 +267,21 @@ class Calibration:
             return None
         self._heard = now
         told = Receiver.of(capture)
-        before = Receiver.of(self._pieces[0]) if self._pieces else self._receiver
-        if before is not None and (other := told.other_than(before)):
+        before = self._receiver or self._heard_receiver or told
+        if other := told.other_than(before):
             return self._refuse(
                 f"the receiver changed: {other}; a room has one receiver: set it as it was, or "
                 "calibrate another room in another store"
             )
         self._pieces.append(capture)
-        if _lasting(self._pieces) < self.settings.seconds:
+        self._heard_receiver = told
+        stamps = capture.timestamps
+        self._since = min(self._since, float(stamps.min()))
+        self._until = max(self._until, float(stamps.max()))
+        if self._until - self._since < self.settings.seconds:
             return None
         whole = _joined(self._pieces)
-        until = float(whole.timestamps.min()) + self.settings.seconds
+        until = self._since + self.settings.seconds
         return self._judge(whole.part(np.flatnonzero(whole.timestamps <= until)))
 
     def tick(self, now: float) -> Outcome | None:
@@ -328,7 +335,7 @@ class Calibration:
     def _judge(self, capture: Capture, notes: Mapping[str, str] | None = None) -> Outcome:
         step = self.step
         assert step is not None
-        lasted = _lasting([capture])
+        lasted = float(capture.timestamps.max() - capture.timestamps.min())
         least = FEWEST_SECONDS if step.count == 0 else _SHORTEST
         if lasted < least:
             return self._refuse(
@@ -387,11 +394,18 @@ class Calibration:
 
     def _rate_fault(self, capture: Capture, lasted: float) -> str:
         """Why packets came too rarely or unevenly, and a remedy; nothing where they did not."""
-        rate = packet_rates(capture.timestamps)[1]
-        if rate < self.settings.least_rate:
+        in_bursts, rate = packet_rates(capture.timestamps)
+        few_packets = (
+            f"{rate:.3g} packets per second are too few, at least {self.settings.least_rate:g} are "
+            "needed; let the sender send more often"
+        )
+        if max(in_bursts, rate) < self.settings.least_rate:
+            return few_packets
+        back = np.diff(capture.timestamps)
+        if back.min() < -_SET_BACK:
             return (
-                f"{rate:.3g} packets per second are too few, at least "
-                f"{self.settings.least_rate:g} are needed; let the sender send more often"
+                f"the receiver's clock was set back by {-back.min():.1f} s after packet "
+                f"{back.argmin() + 1}; see that it does not restart, and take it again"
             )
         stamps = np.sort(capture.timestamps) - capture.timestamps.min()
         gaps = np.diff(stamps)
@@ -401,6 +415,8 @@ class Calibration:
                 f"{stamps[gaps.argmax()]:.0f}; bring sender and receiver closer, or free the "
                 "channel, and take it again"
             )
+        if rate < self.settings.least_rate:
+            return few_packets
         by_second = np.bincount(stamps.astype(np.int64))[: max(1, int(lasted))]
         few = float(np.mean(by_second < np.median(by_second) / 2))
         if few > _UNSTEADY:
@@ -441,14 +457,6 @@ def _whom(count: int) -> str:
     return {0: "an empty room", 1: "1 person"}.get(count, f"{count} people")
 
 
-def _lasting(pieces: Sequence[Capture]) -> float:
-    """S from the earliest to the latest packet."""
-    if not pieces:
-        return 0.0
-    begin = min(float(piece.timestamps.min()) for piece in pieces)
-    return max(float(piece.timestamps.max()) for piece in pieces) - begin
-
-
 def _joined(pieces: Sequence[Capture]) -> Capture:
     """One capture of several."""
     first = pieces[0]
@@ -479,8 +487,8 @@ def known_room(path: Path, room: str) -> KnownRoom:
             f"{path}: room '{room}' holds categories or finished features, not counts of packets; "
             "choose another --out"
         )
-    known = {"device": recipe.device, "bandwidth": recipe.bandwidth, "tones": recipe.subcarriers}
-    if missing := [name for name, value in known.items() if value is None]:
+    needed = ("device", "bandwidth", "subcarriers")
+    if missing := [name for name in needed if getattr(recipe, name) is None]:
         raise DataError(
             f"{path}: room '{room}' does not say its {', '.join(missing)}, so new takes may be of "
             "another receiver; choose another --out"

@@ -19,23 +19,18 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from fedapa.adaptation import Adaptation, Followed, Recentre, recentred
+from fedapa.adaptation import begin as begin_following
 from fedapa.answers import expected_count, median_class
 from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError
 from fedapa.rooms.model_file import CountingModel
-from fedapa.service.belief import (
-    Memories,
-    evidence_of,
-    interval_of,
-    people_of,
-    transitions,
-    updated,
-)
+from fedapa.service.belief import evidence_of, interval_of, people_of, transitions, updated
 from fedapa.windows.clean import Cleaner, kept_places
 from fedapa.windows.stream import Windower, Windows, window_shape
 
@@ -74,10 +69,11 @@ class CounterSettings:
     """How many may leave, as such a share: how fast it goes down."""
     presence: float = 0.5
     """s after which what was seen of whether anybody is there has faded to a third."""
-    memory: float = 2.0
-    """The same of how many there are, where fewer people are seen than are believed."""
-    rising: float = 8.0
-    """Where more are seen: who walks in moves more than who sits, and looks like several."""
+    memory: float = 6.0
+    """The same of how many there are."""
+    recentre: Recentre = "prototypes"
+    """What the belief follows the day by, without labels and within bounds (decision 0091): all
+    prototypes, the empty room alone, or "no": nothing."""
     coverage: float = 0.8
     """Share of the belief that lies within the interval from ``lo`` to ``hi``."""
     least_confidence: float = 0.1
@@ -91,10 +87,13 @@ class CounterSettings:
                 raise PlanError(
                     f"{name} = {getattr(self, name)}; choose {_SHORTEST:g} seconds or more"
                 )
-        for name in ("arrivals", "departures", "presence", "memory", "rising", "farthest"):
+        for name in ("arrivals", "departures", "presence", "memory", "farthest"):
             value = getattr(self, name)
             if not (0 < value < math.inf):
                 raise PlanError(f"{name} = {value}; choose a number above 0")
+        if self.recentre not in get_args(Recentre):
+            known = ", ".join(get_args(Recentre))
+            raise PlanError(f"recentre = {self.recentre!r}; choose one of {known}")
         for name in ("coverage", "least_confidence"):
             value = getattr(self, name)
             if not 0 <= value < 1:
@@ -178,9 +177,7 @@ class LiveCounter:
         self.model, self.settings = model, settings
         self._classes = [int(label) for label in model.classes]
         self._people = people_of(self._classes)
-        self._memories = Memories(
-            presence=settings.presence, falling=settings.memory, rising=settings.rising
-        )
+        self._follow_from(model)
         self._kinds: dict[tuple[object, ...], str] = {}
         self._synthetic = model.synthetic
         self.packets = 0
@@ -214,7 +211,15 @@ class LiveCounter:
             self._dropped += self._windower.dropped
             self._windower, self._before = Windower(model.recipe), None
         self.model = model
+        self._follow_from(model)
         self._kinds.clear()
+
+    def _follow_from(self, model: CountingModel) -> None:
+        """What is followed begins with what was trained."""
+        self._adaptation = Adaptation(recentre=self.settings.recentre)
+        self._trained = model.trained
+        can = not self._adaptation.is_off and bool(model.present.any())
+        self._followed: Followed | None = begin_following(self._trained) if can else None
 
     @property
     def dropped(self) -> Counter[str]:
@@ -399,16 +404,43 @@ class LiveCounter:
     def _learn(self, window: npt.NDArray[np.float32], ended: float, new: float) -> None:
         """One window with ``new`` s of packets: the belief moves on, then takes in what it says."""
         model = self.model
-        probabilities, distances = model.look(window)
+        probabilities, distances, embeddings = model.look(window)
         distance = float(distances[0]) / model.reach if model.reach else 0.0
-        evidence = evidence_of(probabilities[0], self._classes, model.present)
+        told = self._of_today(probabilities[0], embeddings[0], distance)
+        evidence = evidence_of(told, self._classes, model.present)
         # By the packets, too: they may come in bursts, when no time passes between windows.
         seconds = math.inf if self.latest is None else max(new, ended - self.latest.time)
         self._belief = updated(
-            self._believed(ended), evidence, self._people, seconds, self._memories
+            self._believed(ended),
+            evidence,
+            self._people,
+            seconds,
+            presence=self.settings.presence,
+            memory=self.settings.memory,
         )
         self.latest = WindowAnswer(time=ended, probabilities=probabilities[0], distance=distance)
         self._distances.append(distance)
+
+    def _of_today(
+        self,
+        told: npt.NDArray[np.float32],
+        embedding: npt.NDArray[np.float32],
+        distance: float,
+    ) -> npt.NDArray[np.floating]:
+        """[C] a window's probabilities, numbers of people as they look today.
+
+        Nobody keeps what it has: an empty room looks the same on every day, nearly.
+        """
+        if self._followed is None:
+            return told
+        todays, after = recentred(self._adaptation, self._trained, self._followed, embedding, told)
+        if distance <= self.settings.farthest:  # what is like nothing it knows moves nothing
+            self._followed = after
+        if (empty := self._trained.empty) is not None:
+            others = max(float(todays.sum() - todays[empty]), np.finfo(np.float64).tiny)
+            todays = todays * ((1 - float(told[empty])) / others)
+            todays[empty] = told[empty]
+        return todays
 
     def _believed(self, now: float) -> _Floats:
         """[S] the belief, carried on from the last window."""

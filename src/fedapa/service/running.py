@@ -31,6 +31,7 @@ from fedapa.service.sources import (
     SimulatedVisits,
     Source,
 )
+from fedapa.service.spelling import KINDS, spelled
 from fedapa.service.training import training_router
 
 if TYPE_CHECKING:
@@ -39,11 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["Serving", "made_rooms", "serve_until_stopped"]
 
 _MOST_ROOMS = 100
-_UDP_PORT = 5500
-"""Where Nexmon sends."""
 _DRAIN = 2
 """s that open connections may take to end."""
-_KINDS = ("simulator", "udp", "serial", "tcp", "file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +93,11 @@ def serve_until_stopped(serving: Serving, say: Callable[[str], None]) -> None:
             routers=[training_router(serving.run)],
         )
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=_DRAIN
+            app,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=_DRAIN,
+            ws="none",  # there are none; by default uvicorn imports a deprecated library for them
         )
         ends.enter_context(_ended_by_signals())
         if history is not None:
@@ -168,7 +170,7 @@ def _assigned(
         # Names of files have "=" in them, too.
         room = next((name for name in watches if text.startswith(f"{name}=")), "")
         spec = text[len(room) + 1 :] if room else text
-        plain = text.partition(":")[0] in _KINDS or Path(text).exists()
+        plain = text.partition(":")[0] in KINDS or Path(text).exists()
         if not room and not plain and "=" in text:
             wrong = text.partition("=")[0]
             raise PlanError(
@@ -195,36 +197,16 @@ def _source(room: str, spec: str, serving: Serving) -> Source:
 
     A serial or TCP receiver may be away and come back: it is waited for.
     """
-    kind, _, rest = spec.partition(":")
-    if kind not in _KINDS:
-        if not Path(spec).exists() and not Path(spec).suffix:
-            raise PlanError(f"--source {spec}: unknown; {nearest(kind, _KINDS)}; or name a file")
-        kind, rest = "file", spec
-    if kind == "simulator":
-        return _simulated(room, rest, serving.run)
-    address, colon, port = rest.rpartition(":")
-    if kind == "udp":
-        return NexmonUdp(
-            _port(port or str(_UDP_PORT), spec),
-            address=address if colon else "127.0.0.1",
-            chip=serving.chip,
-        )
-    if kind == "tcp":
-        if not address:
-            raise PlanError(f"--source {spec}: name address and port, e.g. tcp:10.0.0.7:3333")
-        return Esp32Tcp(address, _port(port, spec), patient=True)
-    if not rest:
-        example = "serial:/dev/ttyUSB0" if kind == "serial" else "file:now.pcap"
-        raise PlanError(f"--source {spec}: says no more than its kind; write e.g. {example}")
-    if kind == "serial":
-        return Esp32Serial(rest, patient=True)
-    return CaptureFile(rest, chip=serving.chip)
-
-
-def _port(text: str, spec: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
-        raise PlanError(f"--source {spec}: '{text}' is no port; choose 1 to 65535")
-    return int(text)
+    asked = spelled(spec)
+    if asked.kind == "simulator":
+        return _simulated(room, asked.place, serving.run)
+    if asked.kind == "udp":
+        return NexmonUdp(asked.port, address=asked.place, chip=serving.chip)
+    if asked.kind == "tcp":
+        return Esp32Tcp(asked.place, asked.port, patient=True)
+    if asked.kind == "serial":
+        return Esp32Serial(asked.place, patient=True)
+    return CaptureFile(asked.place, chip=serving.chip)
 
 
 def _simulated(room: str, preset: str, run: Path) -> Source:

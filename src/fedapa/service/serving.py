@@ -44,7 +44,8 @@ _JUMP = 1.0
 _SHOWN_ROWS, _SHOWN_COLUMNS = 200, 64
 _ROW_EVERY = 0.1
 """s between two rows that are kept for a waterfall."""
-_KEPT_ROWS = 600
+_KEPT_ROWS = 300
+"""30 s of them."""
 _QUIETEST = 1e-3
 """Amplitude below which nothing is told apart; the logarithm of 0 is none."""
 
@@ -52,10 +53,17 @@ _log = logging.getLogger(__name__)
 
 
 class Waterfall:
-    """The last packets of a room as amplitudes in dB: one in 0.1 s, 64 subcarriers at most."""
+    """The last packets of a room as amplitudes in dB: one in 0.1 s, 64 subcarriers at most.
+
+    Its memory is taken at once and does not grow: a hundred rooms have one each.
+    """
 
     def __init__(self) -> None:
-        self._rows: deque[tuple[float, npt.NDArray[np.float32]]] = deque(maxlen=_KEPT_ROWS)
+        self._times: npt.NDArray[np.float64] = np.full(_KEPT_ROWS, -np.inf)
+        self._tenths: npt.NDArray[np.int16] = np.full((_KEPT_ROWS, _SHOWN_COLUMNS), 0, np.int16)
+        """[rows, columns] tenths of a dB, as a ring."""
+        self._next = 0
+        self._last = -np.inf
         self._subcarriers: npt.NDArray[np.int16] = np.empty(0, np.int16)
         self._kind: object = None
         self._places: npt.NDArray[np.int64] = np.empty(0, np.int64)
@@ -73,32 +81,38 @@ class Waterfall:
                 self._kind = kind
                 self._places = _places(capture)
                 self._subcarriers = capture.subcarriers[self._places]
-                self._rows.clear()
-            last = self._rows[-1][0] if self._rows else -np.inf
-            if times[0] < last - 1:  # a clock that was set back
-                self._rows.clear()
-                last = -np.inf
+                self._clear()
+            if times[0] < self._last - 1:  # a clock that was set back
+                self._clear()
             chosen = []
             for row in np.flatnonzero(np.diff(np.floor(times / _ROW_EVERY), prepend=-1)).tolist():
-                if times[row] - last >= _ROW_EVERY / 2:
-                    last = float(times[row])
+                if times[row] - self._last >= _ROW_EVERY / 2:
+                    self._last = float(times[row])
                     chosen.append(row)
+            chosen = chosen[-_KEPT_ROWS:]
             if chosen:
-                decibels = _decibels(np.abs(capture.csi[chosen][:, self._places, 0, 0]))
-                self._rows.extend(zip(times[chosen].tolist(), decibels, strict=True))
+                amplitude = np.abs(capture.csi[chosen][:, self._places, 0, 0])
+                slots = (self._next + np.arange(len(chosen))) % _KEPT_ROWS
+                self._times[slots] = times[chosen]
+                self._tenths[slots, : len(self._places)] = _tenths(amplitude)
+                self._next = int(slots[-1] + 1) % _KEPT_ROWS
+
+    def _clear(self) -> None:
+        self._times[:] = self._last = -np.inf
 
     def document(self, seconds: float, shift: float = 0.0) -> Document:
         """The last seconds, 200 rows at most; ``shift`` is added to all times."""
         with self._lock:
-            rows, subcarriers = list(self._rows), self._subcarriers.tolist()
-        begin = rows[-1][0] - seconds if rows else 0.0
-        rows = [row for row in rows if row[0] > begin]
-        step = -(-len(rows) // _SHOWN_ROWS) or 1
-        rows = rows[::-1][::step][::-1]  # the newest is among them
+            order = np.roll(np.arange(_KEPT_ROWS), -self._next)  # the oldest first
+            order = order[self._times[order] > self._last - seconds]
+            step = -(-len(order) // _SHOWN_ROWS) or 1
+            order = order[::-1][::step][::-1]  # the newest is among them
+            times, subcarriers = self._times[order], self._subcarriers.tolist()
+            tenths = self._tenths[order, : len(subcarriers)]
         return {
-            "times": [round(moment + shift, 3) for moment, _ in rows],
+            "times": (times + shift).round(3).tolist(),
             "subcarriers": subcarriers,
-            "amplitude_db": [row.tolist() for _, row in rows],
+            "amplitude_db": (tenths / 10).tolist(),
         }
 
 
@@ -114,10 +128,9 @@ def _places(capture: Capture) -> npt.NDArray[np.int64]:
     return np.asarray(places[chosen.astype(np.int64)], np.int64)
 
 
-def _decibels(amplitude: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _tenths(amplitude: npt.NDArray[np.float32]) -> npt.NDArray[np.int16]:
     heard = np.where(np.isfinite(amplitude), amplitude, 0)
-    decibels: npt.NDArray[np.float32] = 20 * np.log10(np.maximum(heard, np.float32(_QUIETEST)))
-    return decibels.round(1)
+    return (200 * np.log10(np.maximum(heard, np.float32(_QUIETEST)))).round().astype(np.int16)
 
 
 class Durations:
@@ -169,7 +182,7 @@ class ServedRoom:
         self._refused = ""
         self._counter: LiveCounter | None = None
         self._finished = False
-        self._failed = ""
+        self._failed = self._logged = ""
         self._lost = False
         """Whether nothing comes from the source, for a reason that was logged."""
         self._skipped: Counter[str] = Counter()
@@ -249,8 +262,11 @@ class ServedRoom:
                 made += self._counter.tick(now)
             self._failed = ""
         except Exception as error:  # of this room; the others go on
-            _log.exception("room %s", self.name)
-            self._fail(f"{type(error).__name__}: {error}"[:200])
+            reason = f"{type(error).__name__}: {error}"[:200]
+            if reason != self._logged:  # it may fail with every window
+                self._logged = reason
+                _log.exception("room %s", self.name)
+            self._fail(reason)
         if self._arrivals and self._arrivals[0][0] < now - _RATE_OVER - 2 * _PERIOD:
             while self._arrivals and self._arrivals[0][0] < now - _RATE_OVER:
                 self._arrivals.popleft()

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,12 +36,9 @@ from fedapa.csi.pcap import pcap_header, pcap_record
 from fedapa.csi.reading import CaptureStream, read_chunks
 from fedapa.errors import CaptureError, PlanError, SourceError, nearest
 from fedapa.processes import one_thread
-from fedapa.simulator.recording import stream_visits
-from fedapa.simulator.room import capacity
-from fedapa.simulator.visits import staying, visits_through
-from fedapa.stores.simulated import Task
-from fedapa.stores.simulated_captures import last_tasks
-from fedapa.stores.simulated_rooms import preset_of
+
+if TYPE_CHECKING:  # the simulator takes half a second to import, and receivers do without
+    from fedapa.stores.simulated import Task
 
 __all__ = [
     "CaptureFile",
@@ -61,7 +58,7 @@ _Floats: TypeAlias = npt.NDArray[np.float64]
 
 _PAUSE = 0.1
 """s between two looks at a source that has nothing."""
-_AT_ONCE = 2000
+_AT_ONCE = 500
 """Packets or datagrams of one poll: a flood must not keep the other rooms waiting."""
 _BYTES = 1 << 18
 """Read from a line at a time."""
@@ -316,6 +313,9 @@ class SimulatedVisits(_Paced):
             return next(self._stream, None)
 
     def _pieces(self) -> Iterator[Piece]:
+        from fedapa.simulator.recording import stream_visits
+        from fedapa.simulator.visits import visits_through
+
         task, begin, number = self._task, 0.0, 0
         draw = (task.key / "live levels").numpy()
         people = _level(draw, task.count)
@@ -364,6 +364,10 @@ class SimulatedStay(_Paced):
             seconds: when it ends.
             paced: at the speed of real packets, or as fast as they can be made.
         """
+        from fedapa.simulator.recording import stream_visits
+        from fedapa.simulator.room import capacity
+        from fedapa.simulator.visits import staying
+
         super().__init__(paced=paced)
         task = _last_task(room, preset, seed)
         scene = task.place.scene
@@ -389,7 +393,10 @@ class SimulatedStay(_Paced):
         return Piece(capture, float(capture.timestamps[-1]), present)
 
 
-def _last_task(room: str, preset: str, seed: int) -> Task:
+def _last_task(room: str, preset: str, seed: int) -> "Task":
+    from fedapa.stores.simulated_captures import last_tasks
+    from fedapa.stores.simulated_rooms import preset_of
+
     tasks = last_tasks(preset_of(preset), seed=seed, workers=1)
     found = {task.place.scene.room.name: task for task in tasks}
     if room not in found:

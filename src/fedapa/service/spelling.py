@@ -11,10 +11,11 @@ from typing import Literal, cast
 
 from fedapa.errors import PlanError, nearest
 
-__all__ = ["Spelled", "spelled"]
+__all__ = ["KINDS", "Spelled", "spelled"]
 
 Kind = Literal["simulator", "udp", "serial", "tcp", "file"]
-_KINDS = ("simulator", "udp", "serial", "tcp", "file")
+KINDS = ("simulator", "udp", "serial", "tcp", "file")
+"""What a text begins with that names a source, but for files, which may stand alone."""
 _UDP_PORT = 5500
 """Where Nexmon sends."""
 
@@ -33,9 +34,9 @@ class Spelled:
 def spelled(text: str) -> Spelled:
     """The source that ``text`` names; raises where it names none."""
     kind, _, rest = text.partition(":")
-    if kind not in _KINDS:
+    if kind not in KINDS:
         if not Path(text).exists() and not Path(text).suffix:
-            raise PlanError(f"--source {text}: unknown; {nearest(kind, _KINDS)}; or name a file")
+            raise PlanError(f"--source {text}: unknown; {nearest(kind, KINDS)}; or name a file")
         return Spelled("file", text)
     if kind in ("udp", "tcp"):
         place, colon, port = rest.rpartition(":")

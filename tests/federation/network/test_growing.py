@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from fedapa import run
+from fedapa import Plan, run
 from fedapa.federation.engines.frames import unpack
 from fedapa.federation.messages import decode_card
 from fedapa.federation.network.answering import _load
-from fedapa.federation.network.growing import goes_to_test
+from fedapa.federation.network.growing import Stage, goes_to_test, next_stage
 from fedapa.federation.network.place import Place
+from fedapa.federation.prepare import agree_by_cards, cut_windows
 from fedapa.payload import decode, encode
 from fedapa.randomness import Key
 from fedapa.stores.append import append_store
+from fedapa.stores.relabel import relabel
 from tests.conftest import MakeStore
 from tests.federation.fake_grid import FakeGrid, lost, nodes_of
 from tests.federation.test_flower import THREE, engine_of, plan_of, records
@@ -84,6 +86,29 @@ def test_new_recordings_are_taken_in_between_rounds(make_store: MakeStore, tmp_p
     assert any("'lab' has new recordings" in note and new.fingerprint in note for note in notes)
     assert not any("joined" in note for note in notes), "it keeps its net"
     assert f'"fingerprint": "{new.fingerprint}"' in (tmp_path / "server/data.json").read_text()
+
+
+def test_a_recording_that_was_labelled_before_it_was_seen_trains(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """By its name it would test; it came without a label and got one, so nobody tests on it."""
+    store = make_store(THREE)
+    prepared = make_store({"lab": {None: 1, 0: 1, 2: 1}}, name="prepared.h5")
+    (name,) = TESTING
+    add_takes(prepared, "lab", [name])
+    relabel(prepared, room="lab", names=[f"new-{name}"], label=None)
+    relabel(prepared, room="lab", names=[f"new-{name}"], label=2)
+    plan = plan_of(store, rounds=1)
+    agreed = agree_by_cards(plan)
+    grown = Plan.of(plan.document(), {"data": {"file": str(prepared)}})
+    (windows,) = cut_windows(grown, view=agreed.view)
+    places: dict[str, Any] = {part: {} for part in ("train", "validation", "test")}
+    known = tuple(sorted(set(windows.recordings) - {f"new-{name}"}))
+    usual = np.ones(windows.open().shape[-1], np.float32)
+    last = Stage(b"", {**places, "train": {known[0]: [0], known[1]: [0]}}, usual, usual, known)
+    found = next_stage(plan, agreed, windows, last)
+    assert found is not None
+    assert f"new-{name}" in found[0].places["train"]
 
 
 def test_the_net_learns_from_them_and_the_others_are_as_before(

@@ -18,6 +18,10 @@ from fedapa.rooms.model_file import read_recipe
 __all__ = ["of_new_rooms", "until_it_counts"]
 
 _NONE = "–"
+_BEFORE = (
+    "Before any round: no step at home, with what the room received and, where prototypes answer, "
+    "those of its own labels"
+)
 _NEAR = 0.01
 """A net counts when its accuracy is no further than one point below its last."""
 
@@ -46,8 +50,8 @@ def until_it_counts(setting: Setting, runs: Runs, *, parameter: str) -> Table | 
         note=(
             "Rounds until the accuracy, mean over rooms, is within one point of that of the last "
             f"{LAST}; mean over seeds. Seconds are those that a room trained up to then, with one "
-            "thread, beside other work: an upper bound. Before any round: with what the room "
-            f"received, no step at home; {_NONE} where runs did not keep it. {caption(setting)}"
+            f"thread, beside other work: an upper bound. {_BEFORE}; {_NONE} where runs did not "
+            f"keep it. {caption(setting)}"
         ),
     )
 
@@ -79,10 +83,10 @@ def of_new_rooms(setting: Setting, runs: Runs, *, parameter: str) -> Table:
         ],
         rows=rows,
         note=(
-            "With fewer labels the rest has none, and test windows are the same. Before any round: "
-            "with what the room received, no step at home. It counts when its accuracy is within "
-            f"one point of that of the last {LAST} rounds; seconds are those that it trained up to "
-            f"then. {caption(setting, at)}"
+            "Labelled minutes are of what trains; what is held out is beside that, and is the same "
+            f"in all lines. With fewer labels the rest has none. {_BEFORE}. It counts when its "
+            f"accuracy is within one point of that of the last {LAST} rounds; seconds are those "
+            f"that it trained up to then. {caption(setting, at)}"
         ),
         breaks=[n for n in range(1, len(shown)) if shown[n].group != shown[n - 1].group],
     )

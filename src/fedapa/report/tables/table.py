@@ -149,7 +149,10 @@ def _latex_text(text: str) -> str:
 def html_table(table: Table) -> str:
     """An HTML table with its title and note below; it scrolls where it is wider than the page."""
     over = "".join(
-        f"<th class=over colspan={width}>{html.escape(name)}</th>" for name, width in table.spans
+        # Above a column that stays, nothing slides by.
+        f'<th class="{"over first" if not place and (name, width) == ("", 1) else "over"}" '
+        f"colspan={width}>{html.escape(name)}</th>"
+        for place, (name, width) in enumerate(table.spans)
     )
     head = (f"<tr>{over}</tr>" if over else "") + f"<tr>{_cells('th', table, table.headings)}</tr>"
     rows = "".join(

@@ -1,5 +1,7 @@
 // Plotly, loaded when the first chart is drawn (4.8 MB), in the page's colours.
 
+import { say } from "./element.js";
+
 let loading = null;
 
 /** Plotly itself; the same promise for everybody. */
@@ -28,6 +30,14 @@ export function onScheme(again) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   dark.addEventListener("change", again);
   return () => dark.removeEventListener("change", again);
+}
+
+/** Draws traces into `node`, or says that it cannot; `label` is for those who do not see it. */
+export function paint(node, traces, options) {
+  draw(node, traces, options).catch((error) => {
+    node.removeAttribute("role");
+    say(node, `No chart: ${error.message}.`);
+  });
 }
 
 /** Draws traces into `node`; `label` says what they show to those who do not see it. */

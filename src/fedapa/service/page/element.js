@@ -24,6 +24,11 @@ export function set(node, name, value) {
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
+/** A part of a view with its heading, and buttons beside it. */
+export function section(title, tools, ...children) {
+  return element("section", { class: "card" }, element("div", { class: "head" }, element("h2", {}, title), ...tools), ...children);
+}
+
 function filled(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);

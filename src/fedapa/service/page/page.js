@@ -4,7 +4,7 @@
 // API is text; nothing of it is ever markup.
 
 import { listening, showRooms } from "./cards.js";
-import { say, set } from "./element.js";
+import { element, say, set } from "./element.js";
 import { Live } from "./live.js";
 import { showRoom } from "./room.js";
 import { clock, STATES } from "./words.js";
@@ -35,7 +35,7 @@ function route() {
   if (before !== null) focus(before.room);
 }
 
-/** The name in an address; an address that is cut off in the middle of a letter has none. */
+/** The name in an address; one that is cut off in the middle of a letter, as it is written. */
 function decoded(name) {
   try {
     return name === undefined ? null : decodeURIComponent(name);
@@ -49,19 +49,23 @@ function focus(room) {
   const cards = [...main.querySelectorAll(".cards a")];
   const cameFrom = cards.find((link) => link.textContent === room);
   const target = cameFrom ?? main.querySelector("h1") ?? main;
+  if (cameFrom === undefined) {
+    target.tabIndex = -1; // a heading takes focus only then
+    window.scrollTo(0, 0);
+  }
   target.focus({ preventScroll: cameFrom === undefined });
-  if (cameFrom === undefined) window.scrollTo(0, 0);
 }
 
 async function training() {
-  main.replaceChildren();
-  const mine = shown;
+  const place = element("div"); // it is no longer connected when the visitor has left
+  main.replaceChildren(place);
   try {
     const { showTraining } = await import("./training.js");
-    if (shown === mine) await showTraining(main);
+    await showTraining(place);
   } catch (error) {
-    if (shown === mine) main.textContent = `The training view did not load: ${error.message}`;
+    place.textContent = `The training view did not load: ${error.message}`;
   }
+  if (place.isConnected && document.activeElement === main) focus(null);
 }
 
 /** The link to the training view is there where the service has a run to follow (200, else 204). */
@@ -141,7 +145,7 @@ function about() {
   const all = views.length === 1 ? "This room is" : "These rooms are";
   const which = simulated === views.length ? all : `${simulated} of ${views.length} rooms are`;
   at("simulated").replaceChildren(
-    Object.assign(document.createElement("strong"), { textContent: "SIMULATED." }),
+    element("strong", {}, "SIMULATED."),
     ` ${which} computed, or counted by a model that learned from computed rooms: they show that the software works, not how well people are counted in a real room.`,
   );
   say(at("service"), `${service.name} ${service.version}, running since ${clock(service.started, { precise: false })}, history ${service.history}.`);

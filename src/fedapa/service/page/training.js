@@ -33,7 +33,7 @@ const METRICS = {
     axis: "loss",
     scale: 1,
     words: (value) => value.toFixed(2),
-    about: "The loss is what rooms minimise on their train windows. A λ that warms up lets it rise at first.",
+    about: "The loss is what rooms minimise on their train windows. Where λ warms up, as FedAPA's does, it rises at first.",
   },
 };
 const SPLITS = {
@@ -342,8 +342,8 @@ class TrainingView {
     if (wanted !== (this.#round ?? this.#told.weights?.round)) return; // the slider went on
     const { rooms, matrix } = this.#matrices.get(wanted);
     const strongest = strongestOf(rooms, matrix);
-    const words = `A row is the room that takes, a column the room that it takes from; a row adds up to 100 %. ${strongest}`;
-    say(this.matrixWords, words);
+    const shares = matrix.every((row) => Math.abs(row.reduce((sum, share) => sum + share, 0) - 1) < 0.01);
+    say(this.matrixWords, `A row is the room that takes, a column the room that it takes from${shares ? "; a row adds up to 100 %" : ""}. ${strongest}`);
     const places = rooms.map((_, place) => place);
     const few = rooms.length <= NUMBERED;
     const most = Math.max(...matrix.flat(), 0.01);
@@ -463,7 +463,7 @@ function inkOn(share) {
 const ticksOf = (rounds) => (rounds <= 12 ? { tick0: 1, dtick: 1 } : { nticks: 10 });
 const hue = (place) => colour(`room-${place % COLOURS}`);
 const scaled = (column, scale) => (column ?? []).map((value) => (value === null ? null : scale * value));
-const shortened = (name) => (name.length <= 14 ? name : `…${name.slice(-13)}`);
+const shortened = (name) => (name.length <= 16 ? name : `…${name.slice(-15)}`);
 
 /** Plotly reads some markup in texts; names of rooms are none. */
 const plain = (text) => text.replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]).replaceAll("%{", "% {");
