@@ -56,6 +56,8 @@ __all__ = [
 
 _Floats: TypeAlias = npt.NDArray[np.float64]
 
+_REASONS = 32
+"""That are told apart; garbage can give any number of them."""
 _PAUSE = 0.1
 """s between two looks at a source that has nothing."""
 _AT_ONCE = 500
@@ -427,8 +429,9 @@ class _Decoded(Source):
         try:
             captures = self._stream.feed(content)
         except CaptureError as error:  # of one frame; the next may be sound
-            self._gone += Counter(self._stream.skipped)
-            self._gone[str(error)[:200] if len(self._gone) < 32 else "other reasons"] += 1
+            for reason, number in (*self._stream.skipped.items(), (str(error)[:200], 1)):
+                known = reason in self._gone or len(self._gone) < _REASONS
+                self._gone[reason if known else "other reasons"] += number
             self._stream = self._fresh()
             return []
         return self._given([Piece(capture, received) for capture in captures if capture.packets])
