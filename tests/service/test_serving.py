@@ -124,6 +124,21 @@ def test_a_model_that_cannot_be_used_is_told_and_the_one_before_goes_on() -> Non
     assert document["model_problem"] == "cafe.safetensors: is damaged"
     assert (document["state"], document["count"]) == ("counting", 2)
     assert house.room.models_refused == 1
+    house.models.problem = ""  # the file of before was put back: nothing newer, nothing wrong
+    house.second(2, seconds=2)
+    assert house.room.document()["model_problem"] == ""
+
+
+def test_an_error_of_ours_in_one_model_leaves_the_next_to_be_found(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    house = House(level_model(), ZeroDivisionError("ours"), level_model())
+    house.second(2, seconds=12)
+    house.server.look_for_models()
+    assert "its newest model" in caplog.text
+    house.server.look_for_models()
+    house.second(2, seconds=6)
+    assert house.room.document()["model"]["round"] == 2
 
 
 def test_a_room_without_a_model_waits_for_one() -> None:
