@@ -207,6 +207,17 @@ def test_a_fault_of_one_room_does_not_end_the_others(caplog: pytest.LogCaptureFi
     assert server.rooms["bad"].document()["count"] == 1
 
 
+def test_a_fault_is_told_at_once_to_who_had_the_count_of_before() -> None:
+    house = House()
+    house.second(2, seconds=12)
+    assert house.told[-1]["count"] == 2
+    house.source.broken = ZeroDivisionError("oh")
+    known = len(house.told)
+    house.second(2, seconds=8)
+    assert [(one["state"], one["count"]) for one in house.told[known:]] == [("unavailable", None)]
+    assert "ZeroDivisionError: oh" in house.told[-1]["reason"]
+
+
 def test_a_clock_that_is_set_moves_the_times_and_nothing_else() -> None:
     house = House()
     house.second(2, seconds=12)

@@ -254,6 +254,7 @@ class ServedRoom:
         self._began = now if self._began is None else self._began
         self._take_model()
         made: list[Count] = []
+        failed = False
         try:
             for piece in self._source.poll(now):
                 made += self._count(piece)
@@ -269,11 +270,14 @@ class ServedRoom:
                 self._logged = reason
                 _log.exception("room %s", self.name)
             self._fail(reason)
+            failed = True
         if self._arrivals and self._arrivals[0][0] < now - _RATE_OVER - 2 * _PERIOD:
             while self._arrivals and self._arrivals[0][0] < now - _RATE_OVER:
                 self._arrivals.popleft()
         documents = [self._publish(count, now) for count in made]
-        if not made and now - self._told >= _REFRESH:
+        if failed and self._document.get("state") != "unavailable":
+            documents.append(self._publish(None, now))  # nobody keeps the count of before
+        if not documents and now - self._told >= _REFRESH:
             self._publish(self._last, now)
         return documents
 
