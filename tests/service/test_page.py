@@ -127,6 +127,9 @@ def test_cards_follow_the_events(browser: Browser, site: Site) -> None:
         expect(bus.locator(".detail")).to_be_hidden()
         expect(card(page, "cafe").locator(".number")).to_have_text("3")
         expect(summary).to_contain_text("1 counting, 1 unavailable. 3 people")
+        earlier = time.time() - 30  # the clock of the service was set back
+        site.service.tell("bus", state="counting", reason="", count=2, lo=2, hi=2, time=earlier)
+        expect(bus.locator(".number")).to_have_text("2")
 
 
 def test_state_changes_are_read_out_and_numbers_are_not(browser: Browser, site: Site) -> None:

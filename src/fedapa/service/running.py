@@ -215,7 +215,7 @@ def _simulated(room: str, preset: str, run: Path) -> Source:
         return SimulatedVisits(room, preset=chosen, seed=seed)
     except PlanError as error:
         raise PlanError(
-            f"--source simulator: {error} A room of yours has packets of its own: --source "
+            f"--source simulator: {error}; a room of yours has packets of its own: --source "
             f"'{room}=udp:5500', a serial device, TCP or a file"
         ) from error
 
