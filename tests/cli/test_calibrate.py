@@ -228,6 +228,7 @@ def test_ctrl_c_keeps_finished_takes(tmp_path: Path) -> None:
         ((), "say where packets come from"),
         (("--source", "udp:5500", "--capture", "0=x.pcap"), "one of the two"),
         (("--source", "now.pcap"), "say how many it shows: --capture 0=now.pcap"),
+        (("--source", "file:now.pcap"), "say how many it shows: --capture 0=now.pcap"),
         (("--source", "simulator"), "is none of the simulated rooms 'quick'"),
         (("--source", "simulator", "--counts", "1,2"), "no take of the empty room yet"),
         (("--source", "simulator", "--counts", "some"), "write numbers of people with commas"),

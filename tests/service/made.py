@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fedapa.csi.capture import Capture
-from fedapa.errors import FedapaError
 from fedapa.rooms.model_file import CountingModel
 from fedapa.service.model_watch import ModelWatch, ServedModel
 from fedapa.service.sources import Piece, Source, Statistics
@@ -113,16 +112,17 @@ class Given(Source):
 class Models(ModelWatch):
     """A watch that finds what a test puts into it."""
 
-    def __init__(self, *models: CountingModel) -> None:
+    def __init__(self, *models: CountingModel | Exception) -> None:
         super().__init__(Path("cafe.safetensors"))
-        self.found: list[CountingModel | FedapaError] = list(models)
+        self.found: list[CountingModel | Exception] = list(models)
         self.round = 0
 
     def newer(self) -> ServedModel | None:
         if not self.found:
             return None
-        first = self.found.pop(0)
-        if isinstance(first, FedapaError):
+        first, self.problem = self.found.pop(0), ""
+        if isinstance(first, Exception):
+            self.problem = str(first)
             raise first
         self.round += 1
         return ServedModel(first, Path("cafe.safetensors"), "ab" * 32, "fedapa", self.round)

@@ -157,7 +157,7 @@ def test_little_confidence_is_unsure() -> None:
     flat = replace(level_model(), _session=replace(level_model()._session, sharpness=0.0))
     counts = fed(LiveCounter(flat, CounterSettings(least_confidence=0.3)), packets([1] * 30))
     assert counts[0].state == "unsure"
-    assert counts[0].reason == "no count has a probability of 0.3"
+    assert counts[0].reason == "the count is less than 30 % probable"
     assert (counts[0].lo, counts[0].hi) == (0, 3)
 
 

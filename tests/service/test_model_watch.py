@@ -37,8 +37,11 @@ def test_a_file_that_is_replaced_is_newer(served: Served, tmp_path: Path) -> Non
     with pytest.raises(FedapaError, match=str(path)):
         watch.newer()
     assert watch.newer() is None  # told once
+    assert watch.problem.startswith(f"{served.room}.safetensors: ")
+    assert str(run) not in watch.problem
     path.write_bytes(sound)
     assert watch.newer() is None  # what is served already
+    assert watch.problem == ""  # so there is nothing wrong any more
 
 
 def test_of_a_rooms_runs_the_model_written_last_counts(served: Served, tmp_path: Path) -> None:

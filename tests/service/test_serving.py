@@ -124,6 +124,21 @@ def test_a_model_that_cannot_be_used_is_told_and_the_one_before_goes_on() -> Non
     assert document["model_problem"] == "cafe.safetensors: is damaged"
     assert (document["state"], document["count"]) == ("counting", 2)
     assert house.room.models_refused == 1
+    house.models.problem = ""  # the file of before was put back: nothing newer, nothing wrong
+    house.second(2, seconds=2)
+    assert house.room.document()["model_problem"] == ""
+
+
+def test_an_error_of_ours_in_one_model_leaves_the_next_to_be_found(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    house = House(level_model(), ZeroDivisionError("ours"), level_model())
+    house.second(2, seconds=12)
+    house.server.look_for_models()
+    assert "its newest model" in caplog.text
+    house.server.look_for_models()
+    house.second(2, seconds=6)
+    assert house.room.document()["model"]["round"] == 2
 
 
 def test_a_room_without_a_model_waits_for_one() -> None:
@@ -190,6 +205,17 @@ def test_a_fault_of_one_room_does_not_end_the_others(caplog: pytest.LogCaptureFi
         sources[0].put([1] * 10, clocks.now)
         server.step()
     assert server.rooms["bad"].document()["count"] == 1
+
+
+def test_a_fault_is_told_at_once_to_who_had_the_count_of_before() -> None:
+    house = House()
+    house.second(2, seconds=12)
+    assert house.told[-1]["count"] == 2
+    house.source.broken = ZeroDivisionError("oh")
+    known = len(house.told)
+    house.second(2, seconds=8)
+    assert [(one["state"], one["count"]) for one in house.told[known:]] == [("unavailable", None)]
+    assert "ZeroDivisionError: oh" in house.told[-1]["reason"]
 
 
 def test_a_clock_that_is_set_moves_the_times_and_nothing_else() -> None:

@@ -193,6 +193,30 @@ def test_a_chip_that_nobody_can_know_does_not_end_the_port(tmp_path: Path) -> No
         for datagram in sent:
             sender.sendto(datagram, ("127.0.0.1", source.port))
         assert packets(polled(source, lambda: source.statistics.packets >= 4)) == 4
+        for datagram in (*sent, silent, *sent):  # of one poll: the others of it are not lost
+            sender.sendto(datagram, ("127.0.0.1", source.port))
+        assert packets(source.poll(time.time())) >= 8
+        assert sum(source.statistics.skipped.values()) == 2
+
+
+@pytest.mark.network
+def test_garbage_at_a_port_gives_a_few_reasons_however_long_it_comes(tmp_path: Path) -> None:
+    """Frames of ever other chips that nobody knows, and now and then one that cannot be read."""
+    write_nexmon(capture_of(1), tmp_path / "a.pcap")
+    sound = next(datagrams(tmp_path / "a.pcap"))
+    silent = sound[:16] + bytes(len(sound) - 16)
+    with NexmonUdp(0) as source, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for chip in range(0x1000, 0x1000 + 400):
+            sender.sendto(
+                sound[:16] + chip.to_bytes(2, "little") + sound[18:], ("127.0.0.1", source.port)
+            )
+            if chip % 10 == 0:
+                sender.sendto(silent, ("127.0.0.1", source.port))
+            source.poll(time.time())
+        skipped = source.statistics.skipped
+        assert sum(skipped.values()) == 440
+        assert skipped["other reasons"] > 300  # not a line of its own for each
+        assert len(skipped) < 70
 
 
 @pytest.mark.network

@@ -183,7 +183,9 @@ def _opened(
 
     asked = spelled(text)
     if asked.kind == "file":
-        raise PlanError(f"--source {text}: of a file say how many it shows: --capture 0={text}")
+        raise PlanError(
+            f"--source {text}: of a file say how many it shows: --capture 0={asked.place}"
+        )
     if asked.kind == "simulator":
 
         def stay(step: "Step") -> Source:
@@ -280,7 +282,8 @@ class _Guide:
                 **{key: value for key, value in take.notes.items() if key != "content"},
             }
         )
-        self.say(f"Take of {_people(take.count)} {outcome.sentence}.")
+        stop = "" if outcome.sentence.endswith("?") else "."
+        self.say(f"Take of {_people(take.count)} {outcome.sentence}{stop}")
         self.quality = room_quality(self.store, self.calibration.room)
         self.say(f"The room by now: {self.quality.sentence()}.")
 

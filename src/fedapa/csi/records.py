@@ -35,6 +35,8 @@ Buffer: TypeAlias = bytes | memoryview
 
 BLOCK = 512
 """Frames decoded at a time: their intermediate values then stay in the processor's cache."""
+_REASONS = 32
+"""That are told apart; garbage on a wire can give any number of them."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ class Decoder(abc.ABC):
     def skip(self, reason: str, at: int, count: int = 1) -> None:
         """Count frames that are left out; ``at`` is the first one's place in the buffer."""
         if count:
-            self.skipped[reason] += count
+            known = reason in self.skipped or len(self.skipped) < _REASONS
+            self.skipped[reason if known else "other reasons"] += count
             if self.first_skipped is None or self._at + at < self.first_skipped[0]:
                 self.first_skipped = (self._at + at, reason)
 

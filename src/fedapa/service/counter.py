@@ -532,7 +532,7 @@ class LiveCounter:
         if away > self.settings.farthest:
             reason = f"{away:.1f} times as far from every prototype as this room's windows are"
         elif confidence < self.settings.least_confidence:
-            reason = f"no count has a probability of {self.settings.least_confidence:g}"
+            reason = f"the count is less than {100 * self.settings.least_confidence:g} % probable"
         else:
             state, reason = "counting", ""
         lo, hi = interval_of(belief, self._people, self.settings.coverage)

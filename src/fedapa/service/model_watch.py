@@ -104,6 +104,8 @@ class ModelWatch:
         self._place, self._room = place, room
         self._seen: tuple[object, ...] | None = None
         self.last: ServedModel | None = None
+        self.problem = ""
+        """Why the newest file cannot be used, in words; no folder of this machine is in them."""
 
     def newer(self) -> ServedModel | None:
         """A model that is not the one of before; None where there is none.
@@ -122,7 +124,13 @@ class ModelWatch:
         if seen == self._seen:
             return None
         self._seen = seen
-        return self._loaded(path)
+        try:
+            made = self._loaded(path)
+        except FedapaError as error:
+            self.problem = str(error).replace(str(path), path.name)
+            raise
+        self.problem = ""
+        return made
 
     def _loaded(self, path: Path) -> ServedModel | None:
         digest = _digest(path)

@@ -155,10 +155,6 @@ def _check_only_training(serving: Serving) -> None:
     for option, value in given.items():
         if value:
             raise PlanError(f"{option}: nobody is counted without --source, e.g. simulator")
-    if not serving.run.exists():
-        raise PlanError(
-            f"{serving.run}: there is no such run; train one with: fedapa run --out {serving.run}"
-        )
 
 
 def _assigned(
@@ -179,6 +175,8 @@ def _assigned(
         names = [room] if room else [name for name in watches if name not in given]
         if room in given:
             raise PlanError(f"--source {text}: room '{room}' has a source already, {given[room]}")
+        if not names:
+            raise PlanError(f"--source {text}: every room has a source already; leave it out")
         if len(names) > 1 and spec.partition(":")[0] != "simulator":
             raise PlanError(
                 f"--source {text}: is for one room, and there are {len(names)} "
@@ -217,7 +215,7 @@ def _simulated(room: str, preset: str, run: Path) -> Source:
         return SimulatedVisits(room, preset=chosen, seed=seed)
     except PlanError as error:
         raise PlanError(
-            f"--source simulator: {error} A room of yours has packets of its own: --source "
+            f"--source simulator: {error}; a room of yours has packets of its own: --source "
             f"'{room}=udp:5500', a serial device, TCP or a file"
         ) from error
 
@@ -269,8 +267,8 @@ def _greeting(
 ) -> Iterator[str]:
     """What people should know, the address first."""
     port = listening.getsockname()[1]
-    loopback = is_loopback(serving.host)
-    host = "127.0.0.1" if loopback and serving.host == "localhost" else serving.host
+    # "localhost" may be either of two addresses, and only one is listened at.
+    host = listening.getsockname()[0] if serving.host == "localhost" else serving.host
     shown = f"[{host}]" if ":" in host else host
     if shown in ("0.0.0.0", "[::]"):
         shown = socket.gethostname()
@@ -284,6 +282,11 @@ def _greeting(
     else:
         yield f"Training of {serving.run.resolve().name}: {address}#/training"
         yield "Nobody is counted; that needs --source, e.g. --source simulator"
+        if not serving.run.exists():  # it may be started before the run
+            yield (
+                f"{serving.run}: there is no run yet; the page waits for: fedapa run --out "
+                f"{serving.run}"
+            )
     if simulated and not kind:
         yield f"SIMULATED, packets or model: {', '.join(simulated)}"
     if new_token:

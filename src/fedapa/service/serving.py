@@ -178,7 +178,10 @@ class ServedRoom:
         self.name, self.settings = name, settings
         self._watch, self._source = watch, source
         self._served: ServedModel | None = None
-        self._waiting: ServedModel | None = None
+        self._newest: ServedModel | None = None
+        """That was loaded; only the thread that loads sets it, so that none is lost between two."""
+        self._taken: ServedModel | None = None
+        """The last one that was tried; served, unless it was refused."""
         self._refused = ""
         self._counter: LiveCounter | None = None
         self._finished = False
@@ -234,12 +237,11 @@ class ServedRoom:
         try:
             newer = self._watch.newer()
         except FedapaError as error:
-            self._refused = str(error)
             self.models_refused += 1
             _log.warning("room %s: %s", self.name, error)
             return
         if newer is not None:
-            self._waiting = newer
+            self._newest = newer
 
     def step(self, now: float, shift: float = 0.0) -> list[Document]:
         """Take what has come by now; the documents of new counts.
@@ -252,6 +254,7 @@ class ServedRoom:
         self._began = now if self._began is None else self._began
         self._take_model()
         made: list[Count] = []
+        failed = False
         try:
             for piece in self._source.poll(now):
                 made += self._count(piece)
@@ -267,11 +270,14 @@ class ServedRoom:
                 self._logged = reason
                 _log.exception("room %s", self.name)
             self._fail(reason)
+            failed = True
         if self._arrivals and self._arrivals[0][0] < now - _RATE_OVER - 2 * _PERIOD:
             while self._arrivals and self._arrivals[0][0] < now - _RATE_OVER:
                 self._arrivals.popleft()
         documents = [self._publish(count, now) for count in made]
-        if not made and now - self._told >= _REFRESH:
+        if failed and self._document.get("state") != "unavailable":
+            documents.append(self._publish(None, now))  # nobody keeps the count of before
+        if not documents and now - self._told >= _REFRESH:
             self._publish(self._last, now)
         return documents
 
@@ -287,9 +293,11 @@ class ServedRoom:
         self._source.close()
 
     def _take_model(self) -> None:
-        newer, self._waiting = self._waiting, None
-        if newer is None:
+        newer = self._newest
+        if newer is self._taken:
             return
+        self._taken = newer
+        assert newer is not None
         try:
             if self._counter is not None and newer.model.classes == self._counter.model.classes:
                 self._counter.take(newer.model)
@@ -367,7 +375,7 @@ class ServedRoom:
             "source": source.name,
             "every": self.settings.every,
             "model": None if served is None else served.document(),
-            "model_problem": self._refused,
+            "model_problem": self._watch.problem or self._refused,
         }
         return self._document
 
@@ -376,7 +384,7 @@ class ServedRoom:
         if self._failed:
             return f"counting failed ({self._failed}); begun anew"
         if self._counter is None:
-            return self._refused or "there is no model of this room yet"
+            return self._watch.problem or self._refused or "there is no model of this room yet"
         return problem or "the first window is not complete yet"
 
     def _rate(self, now: float) -> float:
@@ -440,7 +448,10 @@ class RoomServer:
     def look_for_models(self) -> None:
         """Load models that are newer."""
         for room in self.rooms.values():
-            room.look_for_model()
+            try:
+                room.look_for_model()
+            except Exception:  # of this room; models of the others are looked for, and the next
+                _log.exception("room %s: its newest model", room.name)
 
     def step(self) -> None:
         """One turn through all rooms."""

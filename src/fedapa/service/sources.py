@@ -22,7 +22,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -56,6 +56,8 @@ __all__ = [
 
 _Floats: TypeAlias = npt.NDArray[np.float64]
 
+_REASONS = 32
+"""That are told apart; garbage can give any number of them."""
 _PAUSE = 0.1
 """s between two looks at a source that has nothing."""
 _AT_ONCE = 500
@@ -423,15 +425,23 @@ class _Decoded(Source):
     def _fresh(self) -> CaptureStream:
         return CaptureStream(self.name, self._chip, form=self._form)
 
-    def _decode(self, content: bytes, received: float) -> list[Piece]:
+    def _decode(self, parts: list[bytes], received: float) -> list[Piece]:
+        before = self._stream.skipped
         try:
-            captures = self._stream.feed(content)
-        except CaptureError as error:  # of one frame; the next may be sound
-            self._gone += Counter(self._stream.skipped)
-            self._gone[str(error)[:200] if len(self._gone) < 32 else "other reasons"] += 1
-            self._stream = self._fresh()
+            captures = self._stream.feed(b"".join(parts))
+        except CaptureError as error:  # of one frame; the others may be sound
+            if len(parts) > 1:
+                self._begin_anew(before)
+                return [piece for part in parts for piece in self._decode([part], received)]
+            self._begin_anew(Counter(self._stream.skipped) + Counter([str(error)[:200]]))
             return []
         return self._given([Piece(capture, received) for capture in captures if capture.packets])
+
+    def _begin_anew(self, skipped: Mapping[str, int]) -> None:
+        for reason, number in skipped.items():
+            known = reason in self._gone or len(self._gone) < _REASONS
+            self._gone[reason if known else "other reasons"] += number
+        self._stream = self._fresh()
 
     def _skipped(self) -> dict[str, int]:
         return dict(self._gone + Counter(self._stream.skipped))
@@ -486,7 +496,7 @@ class NexmonUdp(_Decoded):
                 np.rint(1e6 * moments).astype(np.int64).tolist(), came, strict=True
             )
         ]
-        return self._decode(b"".join(records), now) if records else []
+        return self._decode(records, now) if records else []
 
     def close(self) -> None:
         """Leave the port to others."""
@@ -604,7 +614,7 @@ class _Line(_Decoded):
             self._lost(now, "the other side ended it")
             return []
         self._wait = _WAITS[0]
-        return self._decode(content, now)
+        return self._decode([content], now)
 
     def _lost(self, now: float, why: str) -> None:
         self._release()

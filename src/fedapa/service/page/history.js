@@ -161,7 +161,8 @@ function band(points) {
 /** What a history shows, in a sentence or two. */
 function summaryOf({ points, since, until, chosen }, service) {
   const young = until - since < 0.95 * chosen.seconds;
-  const when = young ? `since ${clock(since, { precise: false })}` : `in the last ${span(chosen.seconds)}`;
+  const began = Math.max(since, points[0]?.time ?? since); // a chart shows five minutes at least
+  const when = young ? `since ${clock(began, { precise: false })}` : `in the last ${span(chosen.seconds)}`;
   const lacking = service.history.startsWith("kept")
     ? ""
     : ` History is ${service.history}. What is shown began when this page was opened.`;

@@ -124,7 +124,7 @@ export class Live extends EventTarget {
     stream.addEventListener("count", (event) => {
       const document = JSON.parse(event.data);
       const isNew = !this.rooms.has(document.room);
-      this.#keep(document);
+      this.#keep(document, { streamed: true });
       if (isNew) this.#tell("rooms");
       this.#tell("count", document.room);
     });
@@ -133,11 +133,12 @@ export class Live extends EventTarget {
     });
   }
 
-  #keep(document) {
+  #keep(document, { streamed = false } = {}) {
     const now = (this.#heard = Date.now() / 1000);
     const before = this.rooms.get(document.room);
     const late = before ? before.document.time - document.time : 0;
-    if (late > 0 && late < LATE) return; // an answer that a newer event has overtaken
+    // Of two answers the older one may come last. Events are in order: there the clock was set back.
+    if (!streamed && late > 0 && late < LATE) return;
     if (before && late === 0) {
       before.document = document; // the same count; packets and rate are newer
       return;
