@@ -90,7 +90,10 @@ def stop(server: ServerFolder, *, patience: float = 60.0) -> None:
     until = time.monotonic() + patience
     while running_process(server) is not None:
         if time.monotonic() > until:
-            raise RunError(f"process {process} does not end; look at {server.log('server')}")
+            raise RunError(
+                f"process {process} does not end after {patience:.0f} s; see what 'fedapa server "
+                f"start' printed, and end it with 'kill -9 {process}'"
+            )
         time.sleep(0.2)
 
 
