@@ -28,6 +28,7 @@ __all__ = [
     "RunError",
     "SourceError",
     "nearest",
+    "one_line",
 ]
 
 
@@ -72,3 +73,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     choices = sorted(known)
     close = difflib.get_close_matches(word, choices, n=1)
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(choices)}"
+
+
+def one_line(said: str) -> str:
+    """What somebody else said, as part of a sentence of ours: no line of its own, no colours.
+
+    A terminal obeys what is not printable, and a line of a log must not look like two.
+    """
+    return "".join(letter if letter.isprintable() else " " for letter in said)

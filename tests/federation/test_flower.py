@@ -214,6 +214,7 @@ def saying(frames: Mapping[str, bytes]) -> Any:
         (saying({"reply": b"junk"}), "4 bytes are too few"),
         (saying({"reply": b"junk", "more": b""}), "its answer holds ['more', 'reply']"),
         (saying({REFUSED: b"its disk is full"}), "its disk is full"),
+        (saying({REFUSED: b"\x1b[2Jfull\n12:00 all is well"}), " [2Jfull 12:00 all is well"),
         (saying({}), "its answer holds []"),
     ],
 )

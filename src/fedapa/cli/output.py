@@ -48,7 +48,21 @@ def print_out(what: Any) -> None:
     width = None if sys.stdout.isatty() else 200
     # Names of rooms and files are printed as they are: "[x]" is no colour.
     console = Console(width=width, markup=False, highlight=False)
-    console.print(what, soft_wrap=isinstance(what, str))
+    if isinstance(what, str):
+        console.print(_shown(what), soft_wrap=True)
+    else:
+        console.print(what, soft_wrap=False)
+
+
+def _shown(sentence: str) -> str:
+    """A sentence for a terminal, which obeys what is not printable.
+
+    Names in it may come from a stranger's file, and whole sentences from another machine.
+    """
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1]
+        for letter in sentence
+    )
 
 
 def print_json(value: Any) -> None:
@@ -58,10 +72,5 @@ def print_json(value: Any) -> None:
 
 def fail(sentence: str) -> NoReturn:
     """End with one sentence on stderr and exit code 2."""
-    # Names in it may come from a stranger's file, and a terminal obeys what is not printable.
-    shown = "".join(
-        letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1]
-        for letter in sentence
-    )
-    sys.stderr.write(f"fedapa: {shown}\n")
+    sys.stderr.write(f"fedapa: {_shown(sentence)}\n")
     raise SystemExit(2)

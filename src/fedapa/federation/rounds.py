@@ -28,7 +28,7 @@ from fedapa.algorithms.algorithm import (
     Round,
     planned_rounds,
 )
-from fedapa.errors import PausedError, PayloadError, RosterError, RunError
+from fedapa.errors import PausedError, PayloadError, RosterError, RunError, one_line
 from fedapa.evaluation.record import over_rooms
 from fedapa.federation import cohort
 from fedapa.federation.messages import (
@@ -332,10 +332,11 @@ class _Heard:
             if reply.note:
                 noting.setdefault(reply.note, []).append(f"room '{room}'")
         rejected = [
-            f"the reply of room '{room}' is rejected: {reason}"
+            f"the reply of room '{room}' is rejected: {one_line(reason)}"
             for room, reason in self.rejected.items()
         ]
-        return [*rejected, *(f"{', '.join(rooms)}: {note}" for note, rooms in noting.items())]
+        notes = [f"{', '.join(rooms)}: {one_line(note)}" for note, rooms in noting.items()]
+        return [*rejected, *notes]
 
 
 def _heard(

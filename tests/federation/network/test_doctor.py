@@ -45,6 +45,11 @@ def test_what_is_wrong_has_a_remedy(
         taken.listen()
         found = bad(examine(server.path))
     assert "chmod 600" in found["key"]
+    (server.path / "server.key").chmod(0o600)
+    (server.path / "ca.key").chmod(0o644)
+    assert "ca.key" in bad(examine(server.path))["key"]
+    (server.path / "ca.key").unlink()
+    assert "key" not in bad(examine(server.path)), "it may be kept elsewhere"
     assert "make a new server folder" in found["certificate"]
     assert "make room" in found["disk"]
     assert "is taken by another program" in found["port"]
@@ -57,6 +62,8 @@ def test_a_server_that_cannot_be_reached_and_a_clock_that_is_off(
     found = bad(examine(server="localhost:1", authority=server.authority))
     assert "cannot be reached" in found["server"]
     assert "--ca ca.crt" in bad(examine(server="localhost:1"))["server"]
+    odd = bad(examine(server="localhost:port", authority=server.authority))
+    assert "is it HOST:PORT" in odd["server"]
 
     class Fast:
         def __init__(self, **_: Any) -> None: ...

@@ -278,3 +278,6 @@ def test_an_expelled_room_is_refused_and_the_run_goes_on_without(
     assert answer.status_code == 401
     log = federation.folder / "hall.out"
     wait_until(lambda: "does not know the key of this room" in log.read_text(), str(log))
+    # What is told after the one who was expelled; Flower has its node for good.
+    federation.server.enrol(make_room_folder(federation.folder / "new hall"), "new hall")
+    wait_until(lambda: "new hall" in federation.server.nodes(), "another room to be enrolled")

@@ -127,6 +127,22 @@ def test_the_greeting_tells_time_release_and_under_what_name_a_key_is_enrolled(
     short = fingerprint(key_of(tmp_path / "kitchen"))
     assert ask(Passed(server), "GET", f"/fedapa/{short}").json() == {"room": "kitchen"}
     assert ask(Passed(server), "GET", "/fedapa/unknown").status_code == 404
+    server.expel("kitchen")
+    assert ask(Passed(server), "GET", f"/fedapa/{short}").status_code == 410
+    assert [line["reason"] for line in server.refused()] == [
+        "key unknown is not enrolled",
+        f"key {short} was expelled",
+    ]
+    assert all(line["address"] for line in server.refused()), "who asked is logged"
+
+
+def test_whose_key_counts_is_never_a_question(server: ServerFolder, tmp_path: Path) -> None:
+    """The SuperLink would look at the first one, the proxy at the last."""
+    told = headers(key_of(tmp_path / "kitchen"))
+    stranger = make_room_folder(tmp_path / "stranger").encode()
+    twice = [("flwr-public-key", base64.b64encode(stranger).decode()), *told.items()]
+    answer = ask(Passed(server), "POST", "/v1/fleet/pull-messages", headers=twice)
+    assert (answer.status_code, answer.json()["message"]) == (401, "two keys or times")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,12 @@ from fedapa.federation.network import certificates, waiting
 from fedapa.federation.network.app import app_bundle, make_client_app
 from fedapa.federation.network.checking import check_place, check_server
 from fedapa.federation.network.place import Connection, Place
-from fedapa.federation.network.room import _is_connected, make_room_folder
+from fedapa.federation.network.room import (
+    _is_connected,
+    _why_ended,
+    _Worker,
+    make_room_folder,
+)
 from fedapa.federation.network.server_folder import ServerFolder, Settings
 from fedapa.federation.network.working import done as done_by_room
 from tests.conftest import MakeStore
@@ -154,3 +159,24 @@ def test_a_room_knows_from_the_log_whether_its_node_is_connected(tmp_path: Path)
         assert _is_connected(written, True) is False
         node.write(b"Connection attempt failed\nConnection successful after 3 s\n")
         assert _is_connected(written, False) is True
+
+
+def test_a_room_says_why_the_server_does_not_take_it() -> None:
+    wrote = b"Exit Code: 305\n[code: 2004] Failed to activate SuperNode.\n"
+    assert "another process has its key" in _why_ended("localhost:1", wrote)
+    assert _why_ended("localhost:1", b"") == "the connection to localhost:1 ended"
+
+
+def test_a_worker_that_died_with_a_task_unread_ends_nothing_else(tmp_path: Path) -> None:
+    """What it did not take would be written once more when its stream is closed."""
+    said: list[str] = []
+    worker = _Worker(Place("cafe", "rooms.h5", str(tmp_path)), said.append)
+    command = [sys.executable, "-c", "pass"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as dead:
+        dead.wait()
+        worker._process = dead
+        assert dead.stdin is not None
+        dead.stdin.write(b"a task\n")
+        worker.look()
+        assert "the room's worker died" in said[0]
+        assert worker._process is None

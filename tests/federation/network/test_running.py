@@ -13,7 +13,7 @@ from fedapa.errors import RunError
 from fedapa.federation.network import running
 from fedapa.federation.network.operating import begin_run, follow, status_of
 from fedapa.federation.network.room import make_room_folder
-from fedapa.federation.network.running import carry_out_job
+from fedapa.federation.network.running import _Status, carry_out_job
 from fedapa.federation.network.server_folder import Job, ServerFolder, Settings
 from tests.conftest import MakeStore
 from tests.federation.fake_grid import FakeGrid, nodes_of
@@ -55,6 +55,22 @@ def test_a_run_ends_and_says_so(
     assert told["rooms"]["cafe"]["windows"] > 0
     assert told["rooms"]["cafe"]["last_seen"] is not None
     assert (server.run("first") / "summary.json").is_file()
+
+
+def test_a_run_that_is_asked_for_again_while_it_ends_is_still_wanted(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = prepared(server, make_store(THREE), tmp_path)
+    note = _Status.note
+
+    def asked_again(status: _Status, **values: Any) -> None:
+        note(status, **values)
+        if values.get("state") == "finished":
+            server.save_job(Job("first", since=7.0))
+
+    monkeypatch.setattr(_Status, "note", asked_again)
+    carry_out_job(server, grid)
+    assert server.job() == Job("first", since=7.0)
 
 
 def test_a_full_disk_pauses_it(

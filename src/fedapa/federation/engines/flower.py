@@ -27,7 +27,7 @@ import tomli_w
 from flwr.app import Message
 
 from fedapa.algorithms.algorithm import Roster, Round
-from fedapa.errors import FedapaError, PayloadError, RosterError
+from fedapa.errors import FedapaError, PayloadError, RosterError, one_line
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.frames import (
     EXCHANGE,
@@ -239,7 +239,7 @@ class Flower:
         """Say once why a room does not take part."""
         if self._refused.get(room) != str(error):
             self._refused[room] = str(error)
-            self.say(f"room '{room}' is refused: {error}")
+            self.say(f"room '{room}' is refused: {one_line(str(error))}")
 
     def _save(self) -> None:
         if self._agreed is None:
@@ -347,7 +347,7 @@ class Flower:
                 if room not in waiting:
                     continue
                 if message.has_error():
-                    reason = message.error.reason or "an error of Flower"
+                    reason = one_line(message.error.reason or "an error of Flower")
                     self.say(f"room '{room}' did not answer: {reason[:_LONGEST_SENTENCE]}")
                     not_before[room] = now + _AFTER_ERROR
                     continue
@@ -371,7 +371,7 @@ def _only(frames: Frames, name: str) -> bytes:
     """The one frame that an answer should have; a room's own sentence is raised as it is."""
     if REFUSED in frames:
         sentence = frames[REFUSED].decode(errors="replace")
-        raise PayloadError(sentence[:_LONGEST_SENTENCE])
+        raise PayloadError(one_line(sentence[:_LONGEST_SENTENCE]))
     if set(frames) != {name}:
         raise PayloadError(f"its answer holds {sorted(frames)}; expected a {name}")
     return frames[name]

@@ -45,7 +45,10 @@ def check_server(connection: Connection, folder: Path, room: str) -> None:
             own = _own_key(folder)
             enrolled = client.get(f"{HELLO}/{fingerprint(own)}")
     except ssl.SSLError as error:
-        raise RunError(f"{connection.authority}: holds no certificate ({error})") from error
+        raise RunError(
+            f"{connection.authority}: holds no certificate ({error}); get ca.crt from whoever runs "
+            "the server"
+        ) from error
     except httpx.ConnectError as error:
         if trouble := validity_trouble(error):
             raise RunError(f"{where}: {trouble}") from error
@@ -55,10 +58,14 @@ def check_server(connection: Connection, folder: Path, room: str) -> None:
                 f"({error}); get ca.crt from whoever runs the server, and call the server by the "
                 "name in its certificate"
             ) from error
-        raise UnreachableError(f"{where}: cannot be reached ({error})") from error
+        raise UnreachableError(
+            f"{where}: cannot be reached ({error}); see that the server is started and its port "
+            "open"
+        ) from error
     except (httpx.HTTPError, ValueError) as error:
         raise UnreachableError(
-            f"{where}: does not answer as a server of fedapa ({error})"
+            f"{where}: does not answer as a server of fedapa ({str(error).splitlines()[0]}); see "
+            "that it is the port of 'fedapa server start'"
         ) from error
     if trouble := clock_trouble(now - float(about["time"])):
         raise RunError(f"{where}: {trouble}")
@@ -66,6 +73,11 @@ def check_server(connection: Connection, folder: Path, room: str) -> None:
         raise RunError(
             f"{where}: has fedapa {about['release']} (app {about['app'][:12]}), this room has "
             f"{__version__} (app {app_bundle()[1][:12]}); install the same release on both"
+        )
+    if enrolled.status_code == 410:
+        raise RunError(
+            f"{where}: does not know the key of this room any more, it was expelled; make a new "
+            "room with 'fedapa room init' and hand its room.pub to whoever runs the server"
         )
     if enrolled.status_code == 404:
         raise RunError(

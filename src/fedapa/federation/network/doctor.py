@@ -122,7 +122,10 @@ def _of_server(server: ServerFolder) -> Iterator[Finding]:
     settings = server.settings
     yield _certificate(server.path / "ca.crt")
     yield _certificate(server.path / "server.crt")
-    yield _private(server.path / "server.key")
+    for name in ("ca.key", "server.key"):
+        # The authority's key may be kept elsewhere.
+        if name == "server.key" or (server.path / name).is_file():
+            yield _private(server.path / name)
     process = running_process(server)
     said = "does not run" if process is None else f"runs (process {process})"
     yield Finding("server", False, said)
@@ -159,15 +162,15 @@ def _reach(server: str, authority: Path | None, folder: Path | None) -> Iterator
             about = client.get(HELLO).raise_for_status().json()
             key = _short_key(folder)
             enrolled = client.get(f"{HELLO}/{key}") if key else None
-    except (httpx.HTTPError, OSError, ValueError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         if trouble := validity_trouble(error):
             yield Finding("clock", True, f"{server}: {trouble}")
             return
         yield Finding(
             "server",
             True,
-            f"{server} cannot be reached ({error}); is it started, is its port open, is ca.crt its "
-            "own?",
+            f"{server} cannot be reached ({error}); is it HOST:PORT of a server that is started, "
+            "is its port open, is ca.crt its own?",
         )
         return
     yield Finding("server", False, f"{server} answers")
@@ -182,6 +185,8 @@ def _reach(server: str, authority: Path | None, folder: Path | None) -> Iterator
     if enrolled is not None:
         known = enrolled.status_code == httpx.codes.OK
         said = f"its key {key} is not enrolled; hand room.pub to whoever runs the server"
+        if enrolled.status_code == httpx.codes.GONE:
+            said = f"its key {key} was expelled; make a new room with 'fedapa room init'"
         if known:
             said = f"as '{enrolled.json()['room']}', with key {key}"
         yield Finding("enrolled", not known, said)

@@ -29,7 +29,7 @@ from flwr.proto.runtime_pb2 import (
     PushTaskOutputRequest,
     SendTaskHeartbeatRequest,
 )
-from flwr.supercore.constant import TaskType
+from flwr.supercore.constant import NodeStatus, TaskType
 from flwr.supercore.error import FlowerError
 from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender
@@ -83,7 +83,10 @@ class Control:
             self._client.UnregisterNode(UnregisterNodeRequest(node_id=node))
 
     def nodes(self) -> dict[int, NodeSeen]:
-        """Every registered node."""
+        """Every registered node.
+
+        The SuperLink lists those that were registered, too, and unregisters none of them twice.
+        """
         with _explained("the nodes cannot be listed"):
             told = self._client.ListNodes(ListNodesRequest()).nodes_info
         return {
@@ -91,6 +94,7 @@ class Control:
                 int(node.node_id), node.status == "online", float(node.online_until)
             )
             for node in told
+            if node.status != NodeStatus.UNREGISTERED
         }
 
     def start_run(self, bundle: bytes, fab_hash: str) -> int:

@@ -101,12 +101,13 @@ class Proxy:
         if scope["type"] != "http":
             return
         path, method = str(scope["path"]), str(scope["method"])
+        where = (scope.get("client") or ("",))[0]
         if path.startswith(HELLO) and method == "GET":
-            await self._hello(path, send)
+            await self._hello(path, where, send)
             return
         headers = dict(scope["headers"])
-        if reason := self._reason(path, method, headers):
-            where = (scope.get("client") or ("",))[0]
+        twice = sum(name in (_KEY, _TIME) for name, _ in scope["headers"]) > 2
+        if reason := "two keys or times" if twice else self._reason(path, method, headers):
             self._server.note_refused(reason, path=path[:80], address=where)
             status = 401 if path in PATHS else 403
             await _say(send, status, {"code": 0, "message": reason})
@@ -114,12 +115,13 @@ class Proxy:
         body = await _body(receive)
         if body is None:
             reason = f"a request of more than {LARGEST_BODY} bytes"
-            self._server.note_refused(reason, path=path, room=self._room(headers))
+            room = self._room(headers)
+            self._server.note_refused(reason, path=path, address=where, room=room)
             await _say(send, 413, {"code": 0, "message": reason})
             return
         await self._pass_on(path, scope, body, send)
 
-    async def _hello(self, path: str, send: Send) -> None:
+    async def _hello(self, path: str, where: str, send: Send) -> None:
         key = path[len(HELLO) :].strip("/")
         if not key:
             about = {"time": time.time(), "release": __version__, "app": self._hash}
@@ -128,8 +130,12 @@ class Proxy:
         names = {fingerprint(known): room for known, room in self._enrolled().items()}
         if key in names:
             await _say(send, 200, {"room": names[key]})
+        elif key in self._server.expelled():
+            self._server.note_refused(f"key {key} was expelled", path=HELLO, address=where)
+            await _say(send, 410, {"message": "this key was expelled"})
         else:
-            self._server.note_refused(f"key {key[:22]} is not enrolled", path=HELLO)
+            reason = f"key {key[:22]} is not enrolled"
+            self._server.note_refused(reason, path=HELLO, address=where)
             await _say(send, 404, {"message": "this key is not enrolled"})
 
     def _reason(self, path: str, method: str, headers: dict[bytes, bytes]) -> str:
@@ -142,7 +148,7 @@ class Proxy:
         try:
             told = datetime.datetime.fromisoformat(headers.get(_TIME, b"").decode("ascii"))
             return clock_trouble(told.timestamp() - time.time())
-        except ValueError:
+        except (ValueError, OverflowError):
             return "no time"
 
     def _room(self, headers: dict[bytes, bytes]) -> str:

@@ -41,6 +41,10 @@ _PATIENCE = 180.0
 _LOST = (b"Connection attempt failed",)
 _CONNECTED = (b"SuperNode ID:", b"Connection successful after")
 """What a SuperNode writes to its log when it cannot reach the server, and when it does."""
+_NOT_TAKEN = b"Failed to activate SuperNode"
+"""What it writes when the server has one with the same key, or had until a moment ago."""
+_SILENT = 10.0
+"""Seconds without an answer of a SuperNode that are worth a sentence: one that ends is not."""
 _TOO_LONG = 45.0
 """Seconds without a connection after which a SuperNode is started again: one that gives up, e.g.
 when a connection is cut while it begins, does not end by itself."""
@@ -78,9 +82,8 @@ def serve(place: Place, connection: Connection, say: Say, *, once: bool = False)
             wrong = _looked_at(place, connection)
             if wrong is None:
                 began = time.monotonic()
-                _live(place, connection, worker, say)
+                said = _live(place, connection, worker, say)
                 pause = _FIRST_PAUSE if time.monotonic() - began > _STEADY else pause
-                said = f"the connection to {connection.server} ended"
             elif (first and wrong.kind == "data") or (once and wrong.kind == "refused"):
                 raise wrong.error
             else:
@@ -131,8 +134,8 @@ def _end_by_signal() -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def _live(place: Place, connection: Connection, worker: "_Worker", say: Say) -> None:
-    """One life of a SuperNode: everything that it gets is done, until it ends."""
+def _live(place: Place, connection: Connection, worker: "_Worker", say: Say) -> str:
+    """One life of a SuperNode: everything that it gets is done, until it ends; says why it did."""
     folder, port = Path(place.folder), _free_port()
     log = folder / "log" / "supernode.log"
     node = start_child(
@@ -150,13 +153,13 @@ def _live(place: Place, connection: Connection, worker: "_Worker", say: Say) -> 
     )
     try:
         with contextlib.closing(Waiting(port)) as waiting, log.open("rb") as written:
-            written.seek(0, os.SEEK_END)
+            first = written.seek(0, os.SEEK_END)
             _wait_for(node, port)
             connected: bool | None = None
-            since = time.monotonic()
+            since = heard = time.monotonic()
             while node.poll() is None:
                 if connected is False and time.monotonic() - since > _TOO_LONG:
-                    return
+                    break
                 if (now := _is_connected(written, connected)) != connected:
                     connected, since = now, time.monotonic()
                     here = f"connected to {connection.server} as '{place.room}'; waiting"
@@ -164,16 +167,30 @@ def _live(place: Place, connection: Connection, worker: "_Worker", say: Say) -> 
                     say(here if connected else lost)
                 try:
                     token = waiting.acquire()
+                    heard = time.monotonic()
                     if token is not None:
                         worker.do(f"127.0.0.1:{port}", token)
                         continue
                 except ConnectionError as error:
-                    if node.poll() is None:
-                        say(f"the SuperNode does not answer ({error})")
+                    if time.monotonic() - heard > _SILENT:
+                        say(f"the SuperNode does not answer ({error}); see {log}")
+                        heard = time.monotonic()
                 worker.look()
                 time.sleep(_POLL)
+            written.seek(first)
+            return _why_ended(connection.server, written.read())
     finally:
         end_child(node)
+
+
+def _why_ended(server: str, written: bytes) -> str:
+    """The reason in what a SuperNode wrote."""
+    if _NOT_TAKEN in written:
+        return (
+            f"{server} still counts this room as connected: it was ended without a goodbye, which "
+            "is forgotten after a minute, or another process has its key, which is to be ended"
+        )
+    return f"the connection to {server} ended"
 
 
 def _is_connected(written: IO[bytes], before: bool | None) -> bool | None:
@@ -255,5 +272,6 @@ class _Worker:
         """End the worker, if there is one."""
         if self._process is not None:
             end_child(self._process)
-            cast(IO[bytes], self._process.stdin).close()
+            with contextlib.suppress(OSError):  # closing writes what a dead worker did not take
+                cast(IO[bytes], self._process.stdin).close()
         self._process = None

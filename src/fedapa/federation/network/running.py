@@ -161,7 +161,8 @@ def carry_out_job(server: ServerFolder, grid: Grid) -> None:
         status.say(str(error))
         status.note(state="failed")
     latest = server.job()
-    if latest is not None and latest.run == job.run:
+    # Asked for again meanwhile, maybe with more rounds, it is still wanted.
+    if latest is not None and latest.run == job.run and latest.since == job.since:
         server.save_job(replace(latest, wanted=False))
 
 

@@ -22,6 +22,7 @@ import uvicorn
 from fedapa.errors import FedapaError, RunError
 from fedapa.federation.network.app import app_bundle
 from fedapa.federation.network.child import end_child, start_child
+from fedapa.federation.network.connections import Impatient, allow_many_files, tell_briefly
 from fedapa.federation.network.flower_calls import Control
 from fedapa.federation.network.proxy import Proxy
 from fedapa.federation.network.server_folder import ServerFolder
@@ -42,7 +43,8 @@ _SOON_AFTER = 5.0
 def serve(server: ServerFolder, say: Say) -> None:
     """Serve until a signal ends it; says in sentences what happens."""
     settings = server.settings
-    lock = filelock.FileLock(server.path / ".lock", timeout=0)
+    # Who only asks whether a server runs holds the lock for a moment.
+    lock = filelock.FileLock(server.path / ".lock", timeout=1)
     try:
         with lock:
             for port, address in (
@@ -57,15 +59,15 @@ def serve(server: ServerFolder, say: Say) -> None:
             write_text(server.path / "server.pid", str(os.getpid()))
             # uvicorn raises it again when it has ended; then the children are ended in order.
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-            asyncio.run(_Server(server, say).serve())
+            try:
+                asyncio.run(_Server(server, say).serve())
+            finally:
+                (server.path / "server.pid").unlink(missing_ok=True)
     except filelock.Timeout as error:
         raise RunError(
             f"{server.path}: its server runs already (process {running_process(server)}); end it "
             f"with 'fedapa server stop {server.path}'"
         ) from error
-    finally:
-        if not lock.is_locked and running_process(server) == os.getpid():
-            (server.path / "server.pid").unlink(missing_ok=True)
 
 
 def running_process(server: ServerFolder) -> int | None:
@@ -88,7 +90,10 @@ def stop(server: ServerFolder, *, patience: float = 60.0) -> None:
     until = time.monotonic() + patience
     while running_process(server) is not None:
         if time.monotonic() > until:
-            raise RunError(f"process {process} does not end; look at {server.log('server')}")
+            raise RunError(
+                f"process {process} does not end after {patience:.0f} s; see what 'fedapa server "
+                f"start' printed, and end it with 'kill -9 {process}'"
+            )
         time.sleep(0.2)
 
 
@@ -116,10 +121,14 @@ class _Server:
     async def serve(self) -> None:
         settings = self._server.settings
         _, app_hash = await asyncio.to_thread(app_bundle)
+        allow_many_files()
+        tell_briefly(self._say)
         config = uvicorn.Config(
             Proxy(self._server, app_hash),
             host=settings.listen,
             port=settings.port,
+            http=Impatient,
+            ws="none",
             ssl_certfile=str(self._server.path / "server.crt"),
             ssl_keyfile=str(self._server.path / "server.key"),
             ssl_version=ssl.PROTOCOL_TLS_SERVER,

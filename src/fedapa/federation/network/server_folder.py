@@ -163,6 +163,10 @@ class ServerFolder:
             if not entry.expelled
         }
 
+    def expelled(self) -> set[str]:
+        """The fingerprints of the keys that are refused for good."""
+        return {self._short(entry.key) for entry in self.rooms().values() if entry.expelled}
+
     def nodes(self) -> dict[str, int]:
         """Room → node, of those who may take part and that the SuperLink knows."""
         return {
