@@ -168,6 +168,7 @@ def test_a_count_is_announced_told_and_online(broker: Broker) -> None:
                 AVAILABILITY: b"online",
                 STATUS: b"online",
             }
+        wait_for(lambda: len(listener.said(STATUS)) == 2)
         told = [(topic, payload) for topic, payload, _ in listener.heard if "test" not in topic]
     state = (
         '{"count":%d,"raw":%d,"lo":%d,"hi":%d,"confidence_pct":88,"quality":"counting",'
