@@ -1,5 +1,6 @@
-"""A room that was trained once for all tests of the service."""
+"""A room that was trained once for all tests of the service, and where pictures of pages go."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,3 +42,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
         model=next((folder / "run" / "models").iterdir()),
         room=place.scene.room.name,
     )
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go; FEDAPA_SCREENSHOTS names a folder that stays."""
+    kept = os.environ.get("FEDAPA_SCREENSHOTS")
+    folder = Path(kept) if kept else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from fedapa.service.metrics import registry_of, text_of
+from fedapa.service.metrics import collectors_of, text_of
 from fedapa.service.serving import RoomServer, ServedRoom
 
 from .made import Clocks, Given, Models, level_model
@@ -21,7 +21,7 @@ def test_metrics_have_their_names_and_an_unavailable_room_has_no_count() -> None
         sources["cafe"].put([3] * 10, clocks.now)
         sources["hall"].put([3] * 10, clocks.now, device="aa:bb:cc:dd:ee:ff")
         server.step()
-    text = text_of(registry_of(server)).decode()
+    text = text_of(collectors_of(server)).decode()
     found = {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)

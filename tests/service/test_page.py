@@ -1,6 +1,5 @@
 """The live page in a real browser: what people see, and what they never see."""
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -49,15 +48,6 @@ expect.set_options(timeout=15_000)  # busy machines are slow, not wrong
 def browser() -> Iterator[Browser]:
     with chromium() as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where screenshots go; FEDAPA_SCREENSHOTS names a folder that stays."""
-    kept = os.environ.get("FEDAPA_SCREENSHOTS")
-    folder = Path(kept) if kept else tmp_path_factory.mktemp("screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 @contextmanager

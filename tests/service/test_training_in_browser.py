@@ -1,7 +1,6 @@
 """The training view in a real browser: a run that goes on is followed, and can be read."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,15 +43,6 @@ def site(run: Path) -> Iterator[Site]:
     rooms = Telling([document_of("cafe", synthetic=True)])
     with Site(rooms, routers=[training_router(run)]) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where screenshots go; FEDAPA_SCREENSHOTS names a folder that stays."""
-    kept = os.environ.get("FEDAPA_SCREENSHOTS")
-    folder = Path(kept) if kept else tmp_path_factory.mktemp("screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 @pytest.mark.parametrize(("size", "scheme"), SCREENS)

@@ -24,7 +24,7 @@ from fedapa import __version__
 from fedapa.errors import nearest
 from fedapa.service.access import Guard
 from fedapa.service.history import KEPT, History
-from fedapa.service.metrics import CONTENT_TYPE, registry_of, text_of
+from fedapa.service.metrics import CONTENT_TYPE, collectors_of, text_of
 from fedapa.service.serving import Document, RoomServer, ServedRoom
 
 if TYPE_CHECKING:
@@ -250,12 +250,12 @@ def _watching_router(
     service: RoomServer, history: History | None, publisher: "MqttPublisher | None"
 ) -> APIRouter:
     router = APIRouter(tags=["service"])
-    registry = registry_of(service, history)
+    collectors = collectors_of(service, history)
 
     @router.get("/metrics", response_class=PlainTextResponse)
     def metrics() -> Response:
         """For Prometheus."""
-        return Response(text_of(registry), media_type=CONTENT_TYPE)
+        return Response(text_of(collectors), media_type=CONTENT_TYPE)
 
     @router.get("/healthz")
     async def healthz(request: Request) -> dict[str, Any]:

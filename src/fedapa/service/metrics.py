@@ -4,6 +4,7 @@ A room that is unavailable has no ``fedapa_people``: a gap, never an old count. 
 a few fixed words.
 """
 
+import os
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -20,7 +21,7 @@ from fedapa import __version__
 from fedapa.service.history import KEPT, History
 from fedapa.service.serving import RoomServer
 
-__all__ = ["CONTENT_TYPE", "registry_of", "text_of"]
+__all__ = ["CONTENT_TYPE", "collectors_of", "text_of"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STATES = ("counting", "unsure", "unavailable")
@@ -95,14 +96,14 @@ class _Rooms(Collector):
             yield GaugeMetricFamily("fedapa_history_kept", "1 while history is kept.", float(kept))
 
 
-def registry_of(server: RoomServer, history: History | None = None) -> CollectorRegistry:
+def collectors_of(server: RoomServer, history: History | None = None) -> CollectorRegistry:
     """The metrics of a server, and memory and processor time of this process."""
-    registry = CollectorRegistry()
-    registry.register(_Rooms(server, history))
-    ProcessCollector(registry=registry)
-    return registry
+    collectors = CollectorRegistry()
+    collectors.register(_Rooms(server, history))
+    ProcessCollector("", os.getpid, "/proc", collectors)
+    return collectors
 
 
-def text_of(registry: CollectorRegistry) -> bytes:
+def text_of(collectors: CollectorRegistry) -> bytes:
     """As Prometheus reads them."""
-    return generate_latest(registry)
+    return generate_latest(collectors)
