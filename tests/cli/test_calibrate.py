@@ -8,20 +8,18 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
 from fedapa import Plan, run
 from fedapa.cli import app
-from fedapa.csi.nexmon_writer import write_nexmon
 from fedapa.errors import FedapaError
-from fedapa.service.sources import SimulatedStay, follow
+from fedapa.service.sources import SimulatedStay
 from fedapa.stores.store import Store
 from tests.conftest import hear_ctrl_c
+from tests.service.takes import simulated_take
 from tests.service.test_sources import datagrams
 
 ROOM = "living room"
@@ -39,22 +37,6 @@ def worked(result: Result) -> str:
 def refusal(result: Result) -> str:
     assert isinstance(result.exception, FedapaError), result.output
     return str(result.exception)
-
-
-def capture(path: Path, people: int, seconds: float, *, number: int = 0) -> Path:
-    """A simulated take as a Nexmon file."""
-    source = SimulatedStay(
-        ROOM, people, preset="smoke", seconds=seconds, number=number, paced=False
-    )
-    pieces = [piece.capture for piece in follow(source)]
-    whole = replace(
-        pieces[0],
-        csi=np.concatenate([piece.csi for piece in pieces]),
-        timestamps=np.concatenate([piece.timestamps for piece in pieces]),
-        rssi=np.concatenate([piece.rssi for piece in pieces]),
-    )
-    write_nexmon(whole, path)
-    return path
 
 
 @pytest.mark.slow
@@ -91,13 +73,16 @@ def test_a_simulated_room_is_calibrated_and_can_be_run(tmp_path: Path) -> None:
     data = {"file": str(store), "view": "statistics"}
     done = run(Plan(rounds=1, algorithm="local", data=data), out=tmp_path / "run", workers=0)
     assert done.data["rooms"][ROOM]["synthetic"]
-    now = capture(tmp_path / "now.pcap", 2, 8, number=9)
+    now = simulated_take(tmp_path / "now.pcap", 2, 8, number=9)
     counted = CliRunner().invoke(app, ["count", str(tmp_path / "run"), str(now), "--room", ROOM])
     assert "SIMULATED data" in worked(counted)
 
 
 def test_captures_become_takes_and_a_moving_empty_room_is_refused(tmp_path: Path) -> None:
-    empty, one = capture(tmp_path / "0.pcap", 0, 12), capture(tmp_path / "1.pcap", 1, 12)
+    empty, one = (
+        simulated_take(tmp_path / "0.pcap", 0, 12),
+        simulated_take(tmp_path / "1.pcap", 1, 12),
+    )
     store = tmp_path / "den.h5"
     wrong = calibrate("den", "--capture", f"0={one}", "--out", store)
     assert "1.pcap: the empty room is not empty or not still: " in refusal(wrong)
@@ -153,8 +138,8 @@ def test_a_receiver_on_udp_and_one_that_stops(tmp_path: Path) -> None:
 
     Slow because packets have the time at which they really came.
     """
-    store, sent = tmp_path / "den.h5", capture(tmp_path / "live.pcap", 1, 8, number=3)
-    first = capture(tmp_path / "0.pcap", 0, 12)
+    store, sent = tmp_path / "den.h5", simulated_take(tmp_path / "live.pcap", 1, 8, number=3)
+    first = simulated_take(tmp_path / "0.pcap", 0, 12)
     worked(calibrate("den", "--out", store, "--capture", f"0={first}"))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))

@@ -1,10 +1,13 @@
-"""Packets of rooms in which nobody moves, or somebody does, without any physics."""
+"""Packets of rooms in which nobody moves, or somebody does: without any physics, or simulated."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from fedapa.csi.capture import Capture
+from fedapa.csi.nexmon_writer import write_nexmon
+from fedapa.service.sources import SimulatedStay, follow
 
 SUBCARRIERS = 40
 
@@ -50,3 +53,19 @@ def moving(
     wave *= ((passed >= since) & (passed < until))[:, None]
     csi = still.csi[:, :, 0, 0] * np.exp(depth * wave)
     return replace(still, csi=csi.astype(np.complex64)[:, :, None, None])
+
+
+def simulated_take(path: Path, people: int, seconds: float, *, number: int = 0) -> Path:
+    """A simulated take in the living room as a Nexmon file."""
+    source = SimulatedStay(
+        "living room", people, preset="smoke", seconds=seconds, number=number, paced=False
+    )
+    pieces = [piece.capture for piece in follow(source)]
+    whole = replace(
+        pieces[0],
+        csi=np.concatenate([piece.csi for piece in pieces]),
+        timestamps=np.concatenate([piece.timestamps for piece in pieces]),
+        rssi=np.concatenate([piece.rssi for piece in pieces]),
+    )
+    write_nexmon(whole, path)
+    return path

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fedapa.csi.capture import Capture
-from fedapa.csi.nexmon_writer import write_nexmon
 from fedapa.errors import DataError, PlanError
 from fedapa.service.calibration import (
     Calibration,
@@ -22,7 +21,7 @@ from fedapa.service.calibration import (
 )
 from fedapa.service.sources import SimulatedStay, follow
 from fedapa.stores.store import Store, write_store
-from tests.service.takes import moving, quiet
+from tests.service.takes import moving, quiet, simulated_take
 
 SHORT = CalibrationSettings(counts=(0, 1), takes=2, seconds=12)
 
@@ -251,19 +250,9 @@ def test_a_store_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_captures_are_takes_and_one_capture_is_one_take(tmp_path: Path) -> None:
-    def file(name: str, people: int, seconds: float) -> Path:
-        source = SimulatedStay("living room", people, preset="smoke", seconds=seconds, paced=False)
-        pieces = [piece.capture for piece in follow(source)]
-        whole = replace(
-            pieces[0],
-            csi=np.concatenate([piece.csi for piece in pieces]),
-            timestamps=np.concatenate([piece.timestamps for piece in pieces]),
-            rssi=np.concatenate([piece.rssi for piece in pieces]),
-        )
-        write_nexmon(whole, tmp_path / name)
-        return tmp_path / name
-
-    empty, one, short = file("0.pcap", 0, 12), file("1.pcap", 1, 9), file("s.pcap", 0, 5)
+    empty = simulated_take(tmp_path / "0.pcap", 0, 12)
+    one = simulated_take(tmp_path / "1.pcap", 1, 9)
+    short = simulated_take(tmp_path / "s.pcap", 0, 5)
     store = tmp_path / "lobby.h5"
     calibration = Calibration("lobby", SHORT, day="d", order=[0, 1, 0, 1])
     brief = calibration.add(*capture_take(short))
