@@ -34,6 +34,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.network]
 
 ZONE = "Asia/Tokyo"
 SIMULATED = {"synthetic": True, "true_people": 5, "source": "SIMULATED bus"}
+LAST_COUNT = """count => [...document.querySelectorAll(".js-plotly-plot")]
+  .some((chart) => chart.data[1]?.y.at(-1) === count)"""
 OUTLINED = """() => {
   const style = getComputedStyle(document.activeElement, "::after");
   const own = getComputedStyle(document.activeElement);
@@ -388,6 +390,9 @@ def test_a_room_shows_its_day_its_packets_and_its_model(browser: Browser, house:
             for name in ("Counts over time", "Packets", "Model", "CSI amplitude, live")
         )
         expect(history).to_contain_text("in the last 24 h.")
+        for people in (5, 0):  # drawn long before the whole day is asked for again
+            house.service.tell("hotel room", count=people, lo=people, hi=people)
+            page.wait_for_function(LAST_COUNT, arg=people, timeout=15_000)
         expect(lost).to_contain_text("99.6 packets/s")
         expect(lost.get_by_role("row", name="out of order 12")).to_be_visible()
         expect(lost).to_contain_text("15 (1.2 %)")
@@ -403,7 +408,7 @@ def test_a_room_shows_its_day_its_packets_and_its_model(browser: Browser, house:
         expect(waterfall).to_contain_text("Paused at")
         page.wait_for_timeout(300)
         before = len([address for address in heard.requests if "waterfall" in address])
-        page.wait_for_timeout(2500)
+        page.wait_for_timeout(1500)  # it is asked for every second
         assert before == len([address for address in heard.requests if "waterfall" in address])
 
 

@@ -87,6 +87,7 @@ def test_a_run_that_goes_on_is_followed_to_its_end(browser: Browser, site: Site,
         page.get_by_role("link", name="Training").click(timeout=SOON)
         answer = page.locator(".training .answer")
         expect(answer).to_contain_text("2 of 5 rounds done")
+        expect(page.locator(".training")).to_contain_text("It has stopped: its process is no more;")
         missing = page.locator("section").filter(has_text="Who was absent")
         expect(missing).to_contain_text("hall")
         expect(missing).to_contain_text("did not answer, so nothing of it was learned")
@@ -109,11 +110,13 @@ def test_a_run_that_goes_on_is_followed_to_its_end(browser: Browser, site: Site,
         expect(page.locator(".training")).to_contain_text("It has finished.", timeout=SOON)
         expect(matrix).to_contain_text("2 of 5")  # where the reader put it
         expect(lab).to_be_focused()
+        page.clock.install()
         page.get_by_role("link", name="Rooms", exact=True).click()
         expect(page.locator(".training")).to_have_count(0)
         heard.check()
         asked = len([one for one in heard.requests if one.endswith("api/training")])
-        page.wait_for_timeout(4500)
+        page.clock.fast_forward(60_000)  # twice as long as between two looks at a finished run
+        page.wait_for_timeout(1200)  # the view looks at the clock every second
         after = len([one for one in heard.requests if one.endswith("api/training")])
         assert after == asked, "a view that was left asks nobody"
 
