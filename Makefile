@@ -30,7 +30,8 @@ demo: setup  ## six simulated rooms, Local against FedAPA, a table and a page
 # The demo's run, or one that takes a minute; a port in use: make live PORT=8081
 live: setup  ## simulated visitors, counted live on a page
 	@test -e runs/demo/fedapa/summary.json || test -e runs/live/summary.json || \
-	  $(BIN)/fedapa run --preset quick --out runs/live --resume
+	  { echo "Nothing is trained here yet: six SIMULATED rooms learn first, about a minute; the page comes then."; \
+	    $(BIN)/fedapa run --preset quick --out runs/live --resume > /dev/null; }
 	@$(BIN)/fedapa serve --source simulator --port $(PORT) --run \
 	  $$(test -e runs/demo/fedapa/summary.json && echo runs/demo/fedapa || echo runs/live)
 

@@ -19,6 +19,7 @@ __all__ = [
     "check_contrast",
     "check_width",
     "chromium",
+    "in_each_scheme",
     "opened",
 ]
 
@@ -134,6 +135,18 @@ def opened(
             page.screenshot(path=picture, full_page=True)
     finally:
         page.close()
+
+
+_REDRAWN = """() => [...document.querySelectorAll(".js-plotly-plot .xtick text")]
+  .every((text) => getComputedStyle(text).fill === getComputedStyle(document.body).color)"""
+
+
+def in_each_scheme(page: Page) -> Iterator[str]:
+    """The page light and dark, one after the other, with its charts drawn anew: it loads once."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        page.wait_for_function(_REDRAWN)
+        yield scheme
 
 
 def check_width(page: Page) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedapa.errors import DataError
-from fedapa.files import aside, folder_aside, locked, write_bytes, write_text
+from fedapa.files import aside, folder_aside, is_held, locked, write_bytes, write_text
 
 
 def test_content_is_replaced(tmp_path: Path) -> None:
@@ -95,6 +95,15 @@ def test_what_another_is_still_writing_stays(tmp_path: Path) -> None:
         slow.write_text("slow")
         write_text(tmp_path / "file", "quick")
     assert (tmp_path / "file").read_text() == "slow"
+
+
+def test_a_lock_that_a_process_has_is_held(tmp_path: Path) -> None:
+    lock = tmp_path / ".a.lock"
+    assert not is_held(lock)
+    with locked(tmp_path / "a"):
+        assert is_held(lock)
+    lock.touch()  # as a killed process leaves it
+    assert not is_held(lock)
 
 
 def test_a_file_that_somebody_writes_is_locked(tmp_path: Path) -> None:

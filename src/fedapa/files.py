@@ -22,6 +22,7 @@ __all__ = [
     "aside",
     "cache_folder",
     "folder_aside",
+    "is_held",
     "locked",
     "readable",
     "write_bytes",
@@ -104,6 +105,26 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         raise DataError(
             f"{path}: another process is writing it; try again when that is done"
         ) from error
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a process has that lock; where it cannot be known, one has.
+
+    To ask is to share it for a moment: who takes such a lock waits that long.
+    """
+    if sys.platform == "win32":
+        return True
+    try:
+        handle = os.open(lock, os.O_RDONLY)
+    except OSError as error:
+        return error.errno != errno.ENOENT
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:  # somebody has it, or the file system knows no locks
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def _is_special(path: Path) -> bool:

@@ -128,8 +128,20 @@ def test_the_owner_repeats_keeps_or_stops(tmp_path: Path, monkeypatch: pytest.Mo
 
     nothing = calibrate("other", "--source", "udp:0.0.0.0:0")
     assert "'0' is no port" in refusal(nothing)
-    stopped = worked(calibrate(*words[:-1], "13", "--day", "later", typed=""))
+    stopped = worked(calibrate(*words[:-1], "13", "--day", "later", typed="q\n"))
+    assert "Stopped. no take was added; the same command goes on." in stopped
     assert "Take of" not in stopped
+
+
+def test_without_anybody_who_answers_it_ends_with_a_sentence(tmp_path: Path) -> None:
+    words = ("--source", "simulator:smoke", "--out", tmp_path / "room.h5")
+    told = refusal(calibrate(ROOM, *words, typed=""))
+    assert told.startswith("nobody answers: the input has ended; start it in a terminal, or with")
+    assert told.endswith("(no take was added)")
+    nowhere = calibrate("den", *words, typed="")
+    assert "is none of the simulated rooms 'smoke'; known: " in refusal(nowhere)
+    assert "everybody leaves" not in nowhere.stdout, "before anybody is asked for anything"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -23,8 +23,8 @@ TOKEN = "a-token-of-the-test-1"
 class Client:
     """Asks an app, without a network; keeps its cookies."""
 
-    def __init__(self, app: FastAPI) -> None:
-        self._app, self._cookies = app, httpx.Cookies()
+    def __init__(self, app: FastAPI, *, port: int = 8080) -> None:
+        self._app, self._port, self._cookies = app, port, httpx.Cookies()
 
     def get(
         self, path: str, headers: dict[str, str] | None = None, *, follow_redirects: bool = True
@@ -32,7 +32,7 @@ class Client:
         async def ask() -> httpx.Response:
             async with httpx.AsyncClient(
                 transport=httpx.ASGITransport(self._app),
-                base_url="http://127.0.0.1:8080",
+                base_url=f"http://127.0.0.1:{self._port}",
                 cookies=self._cookies,
                 follow_redirects=follow_redirects,
             ) as client:
@@ -159,7 +159,9 @@ def test_who_reads_slowly_gets_the_newest_count_of_each_room(service: Service) -
 
 def test_health_names_what_is_wrong_and_answers_all_the_same(service: Service) -> None:
     client = service.client()
+    service.history.note = "a damaged history was set aside"  # and a new one is written
     assert client.get("/healthz").json()["status"] == "ok"
+    assert client.get("/healthz").json()["history"] == "kept; a damaged history was set aside"
     service.seconds(12, silent="cafe")
     service.models["big hall"].found.append(DataError("big hall.safetensors: is damaged"))
     service.server.look_for_models()
@@ -265,3 +267,15 @@ def test_the_token_in_the_address_becomes_a_cookie(service: Service) -> None:
     assert client.get("/api/rooms").status_code == 200  # the client keeps the cookie
     elsewhere = client.get(f"//evil.example/?token={TOKEN}", follow_redirects=False)
     assert not elsewhere.headers.get("location", "").startswith("//")
+
+
+def test_two_services_of_one_host_have_a_cookie_each(service: Service) -> None:
+    """Browsers keep cookies by host, whatever the port."""
+    tokens = {8080: TOKEN, 8081: "another-token-of-the-test"}
+    apps = {port: create_app(service.server, token=tokens[port], loopback=False) for port in tokens}
+    clients = {port: Client(app, port=port) for port, app in apps.items()}
+    clients[8080].get(f"/?token={tokens[8080]}")
+    clients[8081]._cookies = clients[8080]._cookies
+    clients[8081].get(f"/?token={tokens[8081]}")
+    clients[8080]._cookies = clients[8081]._cookies
+    assert [client.get("/api/rooms").status_code for client in clients.values()] == [200, 200]

@@ -111,6 +111,8 @@ def test_export_is_a_command(served: Served, tmp_path: Path) -> None:
     assert (tmp_path / "a.md").is_file()
     told = one_sentence(fedapa("export", served.run, "--room", "nowhere", code=2))
     assert "has no room 'nowhere'" in told
+    with pytest.raises(PlanError, match=r"name a file that ends in \.onnx"):
+        export_onnx(served.run, tmp_path / "folder")  # or the card would replace a model.md
 
 
 def test_a_model_file_alone_has_a_shorter_card(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedapa.errors import PlanError
+from fedapa.errors import PlanError, SourceError
 from fedapa.service.history import KEPT, History
 
 
@@ -63,9 +63,11 @@ def test_a_damaged_file_is_set_aside_and_a_new_one_begun(tmp_path: Path) -> None
     path = tmp_path / "counts.db"
     path.write_bytes(b"this is no database" * 500)
     with History(path, clock=lambda: 200.0) as history:
+        assert "set aside as counts.db.damaged-" in history.problem
         history.add(count(100.0))
         assert history.read("cafe", 0, 200)["count"] == [2]
         assert history.state == KEPT
+        assert history.problem == "", "counts are kept again"
         assert "set aside as counts.db.damaged-" in history.note
     (aside,) = tmp_path.glob("counts.db.damaged-*")
     assert aside.read_bytes() == b"this is no database" * 500
@@ -122,6 +124,17 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         history.flush()
         assert history.state.startswith("not kept: ")
         assert history.read("cafe", 0, 2)["time"] == []
+
+
+def test_a_second_service_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "counts.db"
+    (tmp_path / ".counts.db.lock").touch()  # as a killed service leaves it: nobody has that lock
+    with History(path) as first:
+        with pytest.raises(SourceError, match=r"another service keeps .*--history"):
+            History(path).start()
+        assert first.state == KEPT
+    with History(path) as again:
+        assert again.state == KEPT
 
 
 def test_documents_do_not_pile_up(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from fedapa.service.calibration import Take, save_take
-from fedapa.service.room_quality import Quality, Score, _spread, room_quality
+from fedapa.service.room_quality import Quality, Score, _scored, _spread, room_quality
+from fedapa.windows.normalise import Normaliser
 from tests.service.takes import moving, quiet
 
 
@@ -57,6 +59,23 @@ def test_too_few_takes_are_too_few(
     assert said in quality.too_few
     assert quality.sentence().startswith("too few to tell how good the room is")
     assert quality.curve == ()
+
+
+def test_a_take_that_is_left_out_is_not_normalised_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four takes of two windows: six windows teach, and the normaliser knows no others."""
+    taught: list[list[int]] = []
+    real = Normaliser.of
+
+    def of(rows: npt.NDArray[np.float32], index: npt.NDArray[np.int64]) -> Normaliser:
+        taught.append(index.tolist())
+        return real(rows, index)
+
+    monkeypatch.setattr(Normaliser, "of", of)
+    rows = np.arange(16, dtype=np.float32).reshape(8, 2)
+    takes, labels = np.repeat(np.arange(4), 2), np.repeat([0, 1, 0, 1], 2)
+    _scored(Quality({0: 2, 1: 3}, 8, ""), rows, labels, takes, np.array([0, 1]))
+    left_out = [[2 * take, 2 * take + 1] for take in range(4)]
+    assert taught[-4:] == [[row for row in range(8) if row not in out] for out in left_out]
 
 
 def test_the_spread_is_by_takes() -> None:

@@ -60,6 +60,9 @@ def test_one_simulator_is_for_all_rooms_and_others_may_have_their_own(tmp_path: 
     assert set(sources_of(run, "simulator")) == {"bus", "classroom"}
     assert set(sources_of(run, "simulator", rooms=("bus",))) == {"bus"}
     assert set(sources_of(run, "bus=tcp:127.0.0.1:9")) == {"bus"}
+    both = ("simulator", "bus=tcp:127.0.0.1:9")
+    for order in (both, both[::-1]):
+        assert sources_of(run, *order) == {"bus": Esp32Tcp, "classroom": SimulatedVisits}
 
 
 def test_a_capture_without_its_kind_is_a_file(served: Served, tmp_path: Path) -> None:

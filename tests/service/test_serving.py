@@ -218,6 +218,20 @@ def test_a_fault_is_told_at_once_to_who_had_the_count_of_before() -> None:
     assert "ZeroDivisionError: oh" in house.told[-1]["reason"]
 
 
+def test_why_counting_failed_is_told_until_the_room_counts_again() -> None:
+    house = House()
+    house.second(2, seconds=12)
+    house.source.broken = ZeroDivisionError("oh")
+    house.second(None)
+    house.source.broken = None
+    for silence in (2, 12):  # before and after the counter itself misses packets
+        house.second(None, seconds=silence)
+        assert "counting failed (ZeroDivisionError: oh)" in house.room.document()["reason"]
+    assert "no packets" in house.room.document()["reason"]
+    house.second(2, seconds=12)
+    assert (house.room.document()["count"], house.room.document()["reason"]) == (2, "")
+
+
 def test_a_clock_that_is_set_moves_the_times_and_nothing_else() -> None:
     house = House()
     house.second(2, seconds=12)

@@ -80,6 +80,7 @@ def packets(pieces: list[Piece]) -> int:
 def test_a_file_as_fast_as_possible_has_its_own_time(tmp_path: Path) -> None:
     write_nexmon(capture_of(300), tmp_path / "a.pcap")
     with CaptureFile(tmp_path / "a.pcap", paced=False) as source:
+        assert source.name == "file a.pcap", "everybody who may see the room sees it"
         pieces = list(follow(source, clock=lambda: 0.0))
     expected = read_capture(tmp_path / "a.pcap")
     found = np.concatenate([piece.capture.csi for piece in pieces])

@@ -8,7 +8,15 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fedapa.service.training import training_router
-from tests.browser import PHONE, SCREENS, check_contrast, check_width, chromium, opened
+from tests.browser import (
+    DESK,
+    PHONE,
+    check_contrast,
+    check_width,
+    chromium,
+    in_each_scheme,
+    opened,
+)
 from tests.service.telling import Site, Telling, document_of
 from tests.service.test_training import begin, record, write
 
@@ -45,13 +53,11 @@ def site(run: Path) -> Iterator[Site]:
         yield started
 
 
-@pytest.mark.parametrize(("size", "scheme"), SCREENS)
+@pytest.mark.parametrize("size", [DESK, PHONE])
 def test_the_view_fits_is_readable_and_asks_this_machine_alone(
-    browser: Browser, site: Site, pictures: Path, size: tuple[int, int], scheme: str
+    browser: Browser, site: Site, pictures: Path, size: tuple[int, int]
 ) -> None:
-    picture = pictures / f"training-{size[0]}-{scheme}.png"
-    look = {"size": size, "scheme": scheme, "picture": picture}
-    with opened(browser, f"{site.address}#/training", **look) as (page, heard):
+    with opened(browser, f"{site.address}#/training", size=size) as (page, heard):
         expect(page.locator(".training .js-plotly-plot")).to_have_count(3, timeout=SOON)
         answer = page.locator(".training .answer")
         expect(answer).to_contain_text("2 of 5 rounds done: right in 21.0 % of the test windows")
@@ -60,10 +66,12 @@ def test_the_view_fits_is_readable_and_asks_this_machine_alone(
         expect(source).to_contain_text("SIMULATED data: rooms.h5.")
         expect(source).to_contain_text("split day, on days that a room did not train on")
         expect(page.locator(".training .badge")).to_be_visible()
-        check_width(page)
-        check_contrast(page, skipped=".unseen, noscript, .square svg")
-        drawn, named = page.evaluate(_COLOURS), page.evaluate(_SWATCHES)
-        assert len(drawn) == 4 and drawn == named, "lines look as the table says"
+        for scheme in in_each_scheme(page):
+            page.screenshot(path=pictures / f"training-{size[0]}-{scheme}.png", full_page=True)
+            check_width(page)
+            check_contrast(page, skipped=".unseen, noscript, .square svg")
+            drawn, named = page.evaluate(_COLOURS), page.evaluate(_SWATCHES)
+            assert len(drawn) == 4 and drawn == named, "lines look as the table says"
         heard.check()
 
 
@@ -87,6 +95,7 @@ def test_a_run_that_goes_on_is_followed_to_its_end(browser: Browser, site: Site,
         page.get_by_role("link", name="Training").click(timeout=SOON)
         answer = page.locator(".training .answer")
         expect(answer).to_contain_text("2 of 5 rounds done")
+        expect(page.locator(".training")).to_contain_text("It has stopped: its process is no more;")
         missing = page.locator("section").filter(has_text="Who was absent")
         expect(missing).to_contain_text("hall")
         expect(missing).to_contain_text("did not answer, so nothing of it was learned")
@@ -109,11 +118,13 @@ def test_a_run_that_goes_on_is_followed_to_its_end(browser: Browser, site: Site,
         expect(page.locator(".training")).to_contain_text("It has finished.", timeout=SOON)
         expect(matrix).to_contain_text("2 of 5")  # where the reader put it
         expect(lab).to_be_focused()
+        page.clock.install()
         page.get_by_role("link", name="Rooms", exact=True).click()
         expect(page.locator(".training")).to_have_count(0)
         heard.check()
         asked = len([one for one in heard.requests if one.endswith("api/training")])
-        page.wait_for_timeout(4500)
+        page.clock.fast_forward(60_000)  # twice as long as between two looks at a finished run
+        page.wait_for_timeout(1200)  # the view looks at the clock every second
         after = len([one for one in heard.requests if one.endswith("api/training")])
         assert after == asked, "a view that was left asks nobody"
 

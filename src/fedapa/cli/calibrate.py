@@ -178,6 +178,7 @@ def _opened(
     days: int,
 ) -> Iterator[_Opener]:
     """What gives the source of a take: a receiver's is one and the same, a simulated one is new."""
+    from fedapa.service.calibration import Step
     from fedapa.service.sources import Esp32Serial, Esp32Tcp, NexmonUdp, SimulatedStay, Source
     from fedapa.service.spelling import spelled
 
@@ -200,6 +201,8 @@ def _opened(
                 paced=False,
             )
 
+        # A room that there is none of, or that is too small, is told before anybody waits.
+        stay(Step(max(settings.counts), 0, settings.takes)).close()
         yield stay
         return
     receiver: Source
@@ -232,6 +235,7 @@ class _Guide:
         while (step := calibration.step) is not None:
             self.say(f"\n{_instruction(step, calibration.settings.seconds, total)}")
             if not yes and not _go_on("ENTER begins the take, q stops: "):
+                self.say(f"Stopped. {self.kept()}; the same command goes on.")
                 return
             source = opener(step)
             outcome = self._collect(source, 0.0 if source.synthetic else delay)
@@ -390,11 +394,17 @@ def _instruction(step: "Step", seconds: float, total: int) -> str:
 
 
 def _answer(question: str) -> str:
-    """What the owner types; nothing at the end of the input."""
+    """What the owner types; raises where nobody can."""
     sys.stderr.write(question)
     sys.stderr.flush()
-    line = sys.stdin.readline()
-    return line.strip().lower() if line else "q"
+    line = sys.stdin.readline() if sys.stdin is not None else ""
+    if not line:
+        sys.stderr.write("\n")
+        raise PlanError(
+            "nobody answers: the input has ended; start it in a terminal, or with --yes, which "
+            "does not wait for ENTER"
+        )
+    return line.strip().lower()
 
 
 def _go_on(question: str) -> bool:

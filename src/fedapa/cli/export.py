@@ -17,7 +17,9 @@ def export(
     form: Annotated[
         Literal["onnx"], typer.Option("--format", help="onnx: normaliser, net and temperature.")
     ] = "onnx",
-    out: Annotated[Path | None, typer.Option(help="The file to make; default: ROOM.onnx.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to make, .onnx; default: ROOM.onnx.")
+    ] = None,
     beside: Annotated[
         list[Path] | None,
         typer.Option(help="A run on the same data for the card, e.g. the forest's; repeatable."),

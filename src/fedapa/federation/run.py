@@ -137,7 +137,8 @@ def run(
             processes.get_ready()  # it imports while rooms are prepared
         own = in_process(plan, folder, rooms=rooms, workers=workers, show=show)
     folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(folder / ".lock", timeout=0)
+    # Who follows a run and asks whether it goes on holds the lock for a moment.
+    lock = filelock.FileLock(folder / ".lock", timeout=1)
     try:
         with lock:
             # Preparing takes time: somebody else may have run here meanwhile.

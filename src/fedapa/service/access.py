@@ -2,9 +2,10 @@
 
 On loopback the ``Host`` of every request must be a name of loopback: a page of another site whose
 name was made to point here (DNS rebinding) has another. With a token every request must have it:
-``Authorization: Bearer TOKEN``, or the cookie that ``/?token=TOKEN`` sets once. Only ``/healthz``
-answers without, and then says no more than its status. Every answer forbids browsers to load
-anything from elsewhere.
+``Authorization: Bearer TOKEN``, or the cookie that ``/?token=TOKEN`` sets once. Browsers keep
+cookies by host, whatever the port, so its name has the port: one host may have two services. Only
+``/healthz`` answers without, and then says no more than its status. Every answer forbids browsers
+to load anything from elsewhere.
 """
 
 import hmac
@@ -19,9 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedapa.errors import PlanError
 
-__all__ = ["COOKIE", "Guard", "check_token", "is_loopback", "make_token"]
+__all__ = ["Guard", "check_token", "is_loopback", "make_token"]
 
-COOKIE = "fedapa_token"
 _SHORTEST = 16
 """Characters of a token."""
 _HEADERS = {
@@ -99,7 +99,7 @@ class Guard:
         asked = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
         if scope["method"] == "GET" and self._is_token(asked.get("token", "")):
             return self._welcome(scope, asked)
-        trusted = self._is_token(_bearer(headers)) or self._is_token(_cookie(headers))
+        trusted = self._is_token(_bearer(headers)) or self._is_token(_cookie(scope, headers))
         scope.setdefault("state", {})["trusted"] = trusted
         if trusted or scope["path"] == "/healthz":
             return None
@@ -120,7 +120,8 @@ class Guard:
         path = "/" + scope["path"].lstrip("/")  # "//host" would be another site
         answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
         assert self._token is not None
-        answer.set_cookie(COOKIE, self._token, httponly=True, samesite="strict", path="/")
+        name = _cookie_name(scope)
+        answer.set_cookie(name, self._token, httponly=True, samesite="strict", path="/")
         return answer
 
 
@@ -134,9 +135,14 @@ def _bearer(headers: Headers) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def _cookie(headers: Headers) -> str:
+def _cookie_name(scope: Scope) -> str:
+    _, port = scope.get("server") or ("", None)
+    return f"fedapa_token_{port}" if port else "fedapa_token"  # a socket of the system has none
+
+
+def _cookie(scope: Scope, headers: Headers) -> str:
     try:
-        kept = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        kept = SimpleCookie(headers.get("cookie", "")).get(_cookie_name(scope))
     except CookieError:
         return ""
     return "" if kept is None else kept.value

@@ -23,7 +23,7 @@ from sse_starlette.sse import EventSourceResponse
 from fedapa import __version__
 from fedapa.errors import nearest
 from fedapa.service.access import Guard
-from fedapa.service.history import KEPT, History
+from fedapa.service.history import History
 from fedapa.service.metrics import CONTENT_TYPE, collectors_of, text_of
 from fedapa.service.serving import Document, RoomServer, ServedRoom
 
@@ -296,8 +296,8 @@ def _problems(service: RoomServer, history: History | None) -> list[str]:
         for one in service.documents()
         if one["model_problem"] and one["model"] is not None
     ]
-    if history is not None and (history.state != KEPT or history.note):
-        problems.append(f"history: {_history_state(history)}")
+    if history is not None and history.problem:
+        problems.append(f"history: {history.problem}")
     if service.stalled > _STUCK:
         problems.append(f"no room was looked at for {service.stalled:.0f} s")
     return problems

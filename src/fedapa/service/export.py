@@ -50,10 +50,12 @@ def export_onnx(
 
     Args:
         place: a run's folder, or a model file.
-        out: the file to make; the page has its name and ends in .md.
+        out: the file to make, .onnx; the page has its name and ends in .md. Folders are made.
         room: whose model; a run of one room needs no name.
         beside: finished runs on the same data, whose metrics stand beside, e.g. the forest's.
     """
+    if out.suffix.lower() != ".onnx":
+        raise PlanError(f"--out {out}: name a file that ends in .onnx, e.g. kitchen.onnx")
     path = find_model(place, room)
     model = load_model(path)  # refuses what is damaged, and is the parity's other side
     if model.activities:
@@ -76,7 +78,6 @@ def export_onnx(
         classes=len(model.classes),
         notes={"fedapa.card": json.dumps(card, sort_keys=True)},
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(out, content)
     page = out.with_suffix(".md")
     digest = hashlib.sha256(content).hexdigest()

@@ -3,7 +3,8 @@
 Counting never waits for a disk: documents are queued and written by a thread of their own, a few
 seconds' worth at a time. Whatever becomes of the file, the service goes on: a damaged one is set
 aside, never deleted, and a new one begun; where it cannot be written, nothing is kept until it can
-be again, and ``state`` says why.
+be again, and ``state`` says why. One service writes a file: a lock says so that ends with its
+process, however that ends.
 """
 
 import contextlib
@@ -17,7 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from fedapa.errors import PlanError
+from fedapa.errors import DataError, PlanError, SourceError
+from fedapa.files import locked
 
 __all__ = ["KEPT", "History"]
 
@@ -79,6 +81,11 @@ class History:
         """``KEPT``, or why nothing is kept at the moment."""
         self.note = ""
         """What became of an earlier file, where something did."""
+        self._is_new = False
+        """Whether a file was set aside, and nothing was written to the new one yet."""
+        self._ours = contextlib.ExitStack()
+        self._is_ours = False
+        """Whether this service has the lock of the file."""
         self.lost = 0
         """Counts that could not be kept."""
         self._queue: deque[tuple[Any, ...]] = deque()
@@ -90,10 +97,23 @@ class History:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
+    @property
+    def problem(self) -> str:
+        """Why nothing is kept, or what was lost until now; nothing once counts are kept again."""
+        if self.state != KEPT:
+            return self.state
+        return self.note if self._is_new else ""
+
     def start(self) -> None:
-        """Open the file and write from now on."""
+        """Open the file and write from now on; raises where another service has it."""
         with self._lock:
-            self._guarded(self._open)
+            try:
+                self._guarded(self._open)
+            except DataError as error:
+                raise SourceError(
+                    f"{self.path}: another service keeps its counts there; end it, or give this "
+                    "one a file of its own with --history"
+                ) from error
         self._thread = threading.Thread(target=self._work, name="fedapa history", daemon=True)
         self._thread.start()
 
@@ -105,6 +125,7 @@ class History:
         self.flush()
         with self._lock:
             self._close()
+            self._ours.close()
 
     def __enter__(self) -> Self:
         self.start()
@@ -130,7 +151,10 @@ class History:
             if self._connection is None:
                 if now < self._again:
                     return
-                self._guarded(self._open)
+                try:
+                    self._guarded(self._open)
+                except DataError as error:  # it could not be locked when this one started
+                    self._stop_keeping(str(error))
             self._guarded(self._write)
             if now - self._pruned > _PRUNE:
                 self._pruned = now
@@ -178,6 +202,9 @@ class History:
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not self._is_ours:
+            self._ours.enter_context(locked(self.path))
+            self._is_ours = True
         connection = sqlite3.connect(self.path, timeout=5.0, check_same_thread=False)
         try:
             # Written now and then to the end of a second file: one flush of the disk for many.
@@ -212,6 +239,7 @@ class History:
             self._stop_keeping(f"{reason}, and no new file can be begun: {error}")
             return
         self.note = f"a damaged history was set aside as {aside.name} ({reason}); a new one began"
+        self._is_new = True
         _log.warning("%s", self.note)
 
     def _stop_keeping(self, reason: str) -> None:
@@ -237,6 +265,7 @@ class History:
             self.lost += len(waiting)
             self._ids = {}
             raise
+        self._is_new = False
 
     def _id(self, room: str) -> int:
         assert self._connection is not None

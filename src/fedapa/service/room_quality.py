@@ -123,7 +123,6 @@ def _scored(
     classes: _Index,
 ) -> Quality:
     """Each take answered by a model of the others, of ever more of them."""
-    normal = Normaliser.of(rows, np.arange(len(rows)))(rows)
     most = max(quality.takes.values()) - 1
     curve, right = [], np.zeros(len(rows), bool)
     for limit in sorted({1, *(2**power for power in range(1, 8) if 2**power < most), most}):
@@ -131,6 +130,7 @@ def _scored(
         with one_thread():
             for take in np.unique(takes):
                 train = _first_takes(labels, takes, without=int(take), limit=limit)
+                normal = Normaliser.of(rows, train)(rows)  # of what is left out nothing is known
                 weights, bias = fit_linear(normal[train], labels[train], len(classes))
                 held = takes == take
                 answers[held] = np.argmax(normal[held] @ weights.T + bias, axis=1)

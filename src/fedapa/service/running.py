@@ -160,11 +160,14 @@ def _check_only_training(serving: Serving) -> None:
 def _assigned(
     specs: Sequence[str], watches: Mapping[str, ModelWatch], *, only: bool
 ) -> dict[str, str]:
-    """Room → source, of those that have one."""
+    """Room → source, of those that have one; a source without a name is for the rooms left."""
     given: dict[str, str] = {}
-    for text in specs:
-        # Names of files have "=" in them, too.
-        room = next((name for name in watches if text.startswith(f"{name}=")), "")
+    # Names of files have "=" in them, too.
+    named = {
+        text: next((name for name in watches if text.startswith(f"{name}=")), "") for text in specs
+    }
+    for text in sorted(specs, key=lambda text: not named[text]):  # those with a name first
+        room = named[text]
         spec = text[len(room) + 1 :] if room else text
         plain = text.partition(":")[0] in KINDS or Path(text).exists()
         if not room and not plain and "=" in text:

@@ -186,6 +186,7 @@ class ServedRoom:
         self._counter: LiveCounter | None = None
         self._finished = False
         self._failed = self._logged = ""
+        """Why counting failed, until the room counts again; and what of it was logged."""
         self._lost = False
         """Whether nothing comes from the source, for a reason that was logged."""
         self._skipped: Counter[str] = Counter()
@@ -263,7 +264,8 @@ class ServedRoom:
                     self._finished = True
                     made += self._counter.finish()
                 made += self._counter.tick(now)
-            self._failed = ""
+            if any(count.state != "unavailable" for count in made):
+                self._failed = ""
         except Exception as error:  # of this room; the others go on
             reason = f"{type(error).__name__}: {error}"[:200]
             if reason != self._logged:  # it may fail with every window
@@ -360,6 +362,8 @@ class ServedRoom:
                 synthetic=synthetic,
             )
         told = count.document()
+        if self._failed and count.state == "unavailable" and self._failed not in told["reason"]:
+            told["reason"] = f"{self._failure()}; {told['reason']}"
         if problem and count.state == "unavailable" and problem not in told["reason"]:
             told["reason"] = f"{told['reason']}; the source: {problem}"
         self._document = {
@@ -382,10 +386,13 @@ class ServedRoom:
     def _absence(self, problem: str) -> str:
         """Why there is no count before the first one."""
         if self._failed:
-            return f"counting failed ({self._failed}); begun anew"
+            return self._failure()
         if self._counter is None:
             return self._watch.problem or self._refused or "there is no model of this room yet"
         return problem or "the first window is not complete yet"
+
+    def _failure(self) -> str:
+        return f"counting failed ({self._failed}); begun anew"
 
     def _rate(self, now: float) -> float:
         assert self._began is not None

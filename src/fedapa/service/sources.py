@@ -35,6 +35,7 @@ from fedapa.csi.nexmon_writer import nexmon_packet
 from fedapa.csi.pcap import pcap_header, pcap_record
 from fedapa.csi.reading import CaptureStream, read_chunks
 from fedapa.errors import CaptureError, PlanError, SourceError, nearest
+from fedapa.files import readable
 from fedapa.processes import one_thread
 
 if TYPE_CHECKING:  # the simulator takes half a second to import, and receivers do without
@@ -252,7 +253,7 @@ class CaptureFile(_Paced):
 
     def __init__(self, path: str | Path, *, paced: bool = True, chip: str | None = None) -> None:
         super().__init__(paced=paced)
-        self.name = f"file {path}"
+        self.name = f"file {readable(Path(path).name)}"  # where it lies is nobody's business
         self._chunks = read_chunks(path, chip, salvage=True, size=1 << 20)
         self._told: dict[str, int] = {}
         self._waiting = self._next()  # a file that is no capture is told at once

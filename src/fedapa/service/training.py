@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 
 from fedapa.errors import FedapaError, PlanError, RunError
 from fedapa.federation.checkpoint import Checkpoint
+from fedapa.files import is_held
 from fedapa.toml import read_toml
 
 __all__ = ["TrainingRun", "training_router"]
@@ -32,6 +33,8 @@ _LARGEST_CHECKPOINT = 1 << 28
 _MAE = ("mae_median", "mae")
 """What model files answer with, then what runs of before recorded."""
 
+_State = Literal["training", "paused", "failed", "stopped"]
+"""Of a run that is not finished; stopped: its process is no more."""
 _Read = TypeVar("_Read")
 _Numbers = dict[str, float]
 _Column = list[float | None]
@@ -66,8 +69,8 @@ class Training(BaseModel):
 
     run: str = Field(description="Name of its folder.")
     algorithm: str
-    state: Literal["training", "paused", "failed", "finished"]
-    reason: str = Field(description="Why it is paused or has failed, in words.")
+    state: Literal["training", "paused", "failed", "stopped", "finished"]
+    reason: str = Field(description="Why it is paused, failed or stopped, in words.")
     problem: str = Field(description="What of its files cannot be read.")
     rounds_done: int
     rounds_total: int | None = Field(description="null: it has no last round.")
@@ -112,7 +115,7 @@ class _Round:
 class TrainingRun:
     """A run's folder, the folder of a server that carries one out, or one of a run's models.
 
-    Any thread may ask. Nothing is written, and no lock of the run is taken.
+    Any thread may ask. Nothing is written; whether the run goes on is asked of its lock.
     """
 
     place: Path
@@ -129,10 +132,11 @@ class TrainingRun:
             folder = self._found()
             if folder is None:
                 return None
+            state = _state(folder)  # first: what a process that has ended wrote is all there
             plan = self._read("plan", folder / "plan.toml", read_toml)
             data = self._read("data", folder / "data.json", _data)
             self._read_on(folder, sorted(data["rooms"])[:_MOST_ROOMS])
-            return self._told(folder, plan, data)
+            return self._told(folder, plan, data, state)
 
     def weights(self, number: int) -> Weights:
         """The weights between rooms after a round."""
@@ -231,12 +235,18 @@ class TrainingRun:
 
     # ---- what is told ---------------------------------------------------------------------------
 
-    def _told(self, folder: Path, plan: Mapping[str, Any], data: Mapping[str, Any]) -> Training:
+    def _told(
+        self,
+        folder: Path,
+        plan: Mapping[str, Any],
+        data: Mapping[str, Any],
+        unfinished: tuple[_State, str],
+    ) -> Training:
         rounds, planned = self._rounds, plan.get("rounds")
         total = planned if isinstance(planned, int) else None  # else "open"
         done = rounds[-1].number if rounds else 0
         finished = (folder / "summary.json").is_file() and (total is None or done >= total)
-        state, reason = _server_state(folder)
+        state, reason = unfinished
         chosen = _thinned(rounds)
         algorithm = plan.get("algorithm", "")
         having = [one.number for one in chosen if one.has_weights]
@@ -342,13 +352,18 @@ def _run_folder(place: Path) -> Path | None:
     return place if begun else None
 
 
-def _server_state(folder: Path) -> tuple[Literal["training", "paused", "failed"], str]:
-    """What the server that carries out a run says of it; runs of one process say nothing."""
-    path = folder.parent.parent / "status.json"
+def _state(folder: Path) -> tuple[_State, str]:
+    """What the server that carries out a run says of it; of a run of one process, what its lock."""
+    server = folder.parent.parent
+    path = server / "status.json"
     try:
         status = _json(path) if path.is_file() else {}
         if status.get("run") != folder.name:
-            return "training", ""
+            if is_held(folder / ".lock"):
+                return "training", ""
+            return "stopped", "its process is no more; the same command with --resume goes on"
+        if status.get("state") != "failed" and not is_held(server / ".lock"):
+            return "stopped", "its server does not run; 'fedapa server start' goes on"
         if status.get("state") == "paused":
             return "paused", str(status.get("pause", ""))
         if status.get("state") == "failed":

@@ -6,9 +6,9 @@ import { element, say, section, set } from "./element.js";
 import { clock, number, people, percent, span } from "./words.js";
 
 const SPANS = [
-  { name: "Hour", seconds: 3600, again: 10 },
-  { name: "Day", seconds: 86400, again: 60 },
-  { name: "Week", seconds: 604800, again: 300 },
+  { name: "Hour", seconds: 3600, again: 60 },
+  { name: "Day", seconds: 86400, again: 300 },
+  { name: "Week", seconds: 604800, again: 900 },
 ];
 const POINTS = 500;
 const EMPTY = { count: null, lo: null, hi: null, truth: null, state: "unavailable" };
@@ -18,6 +18,7 @@ export class HistoryChart {
   #span = SPANS[1];
   #history = null;
   #asked = 0;
+  #stale = false; // whether more is known than is drawn
 
   constructor(live, name) {
     this.live = live;
@@ -31,9 +32,29 @@ export class HistoryChart {
     this.node = section("Counts over time", [group], this.words, this.legend, this.chart);
   }
 
-  /** Asks again if it is time to. */
+  /** Asks again if it is time to, or draws what was heard meanwhile. */
   second() {
     if (Date.now() / 1000 - this.#asked >= this.#span.again) this.load();
+    else if (this.#stale) this.draw();
+  }
+
+  /** A document of the room came: the chart goes on with it, without asking for all of it again. */
+  hear() {
+    const history = this.#history;
+    const point = this.live.rooms.get(this.name)?.points.at(-1);
+    const last = history?.points.at(-1);
+    if (history === null || point === undefined || point.time <= (last?.time ?? 0)) return;
+    const { points, chosen } = history;
+    const part = (history.until - history.since) / POINTS; // as the service has it: one count of each
+    if (points.length > 1 && point.time - points.at(-2).time < part) points.pop();
+    points.push(point);
+    const now = this.live.now();
+    const news = ["count", "lo", "hi", "state", "truth"].some((key) => point[key] !== last?.[key]);
+    if (!news && now - history.until < part) return; // nobody could see it
+    history.since = begin(points, now, chosen.seconds);
+    history.until = now;
+    while (points[0].time < history.since) points.shift();
+    this.#stale = true;
   }
 
   stop() {
@@ -67,6 +88,7 @@ export class HistoryChart {
   draw() {
     const history = this.#history;
     if (history === null || !this.live.rooms.has(this.name)) return;
+    this.#stale = false;
     const words = summaryOf(history, this.live.service);
     say(this.words, words);
     const points = withGaps(history);

@@ -131,6 +131,7 @@ class RoomView {
   #update() {
     this.#words();
     this.#drawProbabilities();
+    this.history.hear();
   }
 
   #redraw() {

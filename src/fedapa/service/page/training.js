@@ -191,6 +191,7 @@ class TrainingView {
       training: told.updated === null ? "The first round goes on; its figures come with the exchange after it." : `${ago}Figures of a round come with the exchange after it.`,
       paused: `It is paused: ${told.reason}.`,
       failed: `It has failed: ${told.reason}.`,
+      stopped: `It has stopped: ${told.reason}. ${ago}`,
     };
     say(this.age, states[told.state].trim());
   }
