@@ -353,6 +353,8 @@ def _server_state(folder: Path) -> tuple[Literal["training", "paused", "failed"]
             return "paused", str(status.get("pause", ""))
         if status.get("state") == "failed":
             return "failed", str(status["said"][-1]["said"])
+        if status.get("state") == "interrupted":
+            return "paused", str(status["said"][-1]["said"])
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
         pass  # replaced at this moment
     return "training", ""
