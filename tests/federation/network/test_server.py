@@ -1,5 +1,6 @@
 """What the server does with the process of a run that ended, without any process."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ def test_a_run_that_an_error_ended_says_so_and_is_tried_again(watched: Watched) 
     sentence = "run 'first' ended by an error (ZeroDivisionError: division by zero); it goes on "
     assert watched.said[-1].startswith(sentence)
     assert f"see {watched.folder.log('run')}" in watched.told()
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d run 'first' ended", watched.told())
     watched.look()
     assert len(watched.processes) == 2
 
@@ -108,6 +110,21 @@ def test_a_killed_process_is_told_with_its_signal_and_always_started_again(
     assert str(watched.folder.log("run")) in told
     watched.look()
     assert len(watched.processes) == 6
+
+
+def test_a_run_that_ends_well_between_two_looks_is_not_interrupted(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.look()
+
+    def finished(_: Ended) -> int:
+        watched.folder.save_job(Job("first", since=1.0, wanted=False))
+        return 0
+
+    monkeypatch.setattr(Ended, "poll", finished)
+    watched.look()
+    assert not watched.said
+    assert watched.folder.status() == {}
 
 
 def test_a_run_waits_longer_the_more_often_it_ended(

@@ -125,7 +125,7 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
         "server": {"running": process is not None, "process": process},
         "rooms": rooms,
         "run": run,
-        "sentences": [entry["said"] for entry in said.get("said", [])][-5:],
+        "sentences": [_dated(entry) for entry in said.get("said", [])[-5:]],
         "refused": len(server.refused()),
         "trouble": server.disk_trouble(),
     }
@@ -152,6 +152,11 @@ def _told_at_the_end(server: ServerFolder, name: str) -> list[str]:
             f"{server.plan_file(name)}"
         )
     return told
+
+
+def _dated(entry: Mapping[str, Any]) -> str:
+    """A sentence with its time: what was so an hour ago may be well again."""
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(entry['at']))} {entry['said']}"
 
 
 def _participated(line: Mapping[str, Any], room: str) -> bool:

@@ -139,6 +139,7 @@ def carry_out_job(server: ServerFolder, grid: Grid) -> None:
     if job is None:
         raise RunError(f"{server.path}: there is no run to carry out")
     status = RunStatus.of(server, job.run, _print)
+    status.values.pop("error", None)  # of an earlier process
     try:
         plan = _reachable(server, job.run, Plan(**read_toml(server.plan_file(job.run))), status)
         _carry_out(grid, server, plan, server.run(job.run), status)

@@ -205,7 +205,9 @@ class _Server:
         elif self._run is not None:
             if (code := self._run.poll()) is not None:
                 self._run = None
-                self._after_end(job, code)
+                latest = self._server.job()  # it may have ended well since the first look
+                if latest is not None and latest.wanted:
+                    self._after_end(latest, code)
             return
         elif time.monotonic() < self._run_not_before:
             return
