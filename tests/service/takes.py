@@ -61,11 +61,5 @@ def simulated_take(path: Path, people: int, seconds: float, *, number: int = 0) 
         "living room", people, preset="smoke", seconds=seconds, number=number, paced=False
     )
     pieces = [piece.capture for piece in follow(source)]
-    whole = replace(
-        pieces[0],
-        csi=np.concatenate([piece.csi for piece in pieces]),
-        timestamps=np.concatenate([piece.timestamps for piece in pieces]),
-        rssi=np.concatenate([piece.rssi for piece in pieces]),
-    )
-    write_nexmon(whole, path)
+    write_nexmon(Capture.joined(pieces), path)
     return path

@@ -298,7 +298,13 @@ def test_categories_are_no_counts() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("every", 0.0), ("timeout", float("nan")), ("coverage", 1.0), ("presence", 0.0)],
+    [
+        ("every", 0.0),
+        ("timeout", float("nan")),
+        ("coverage", 1.0),
+        ("presence", 0.0),
+        ("stillness", -1),
+    ],
 )
 def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
     with pytest.raises(PlanError, match=f"{name} = "):
@@ -355,3 +361,24 @@ def test_the_service_needs_no_torch() -> None:
     command = [sys.executable, "-c", _WITHOUT_TORCH]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_where_nothing_moves_nobody_is_there_whatever_the_model_says() -> None:
+    """A model that says three by a level that another day has changed; people who move, then none.
+
+    The packets have noise of their own, so that what is still can be told from what moves.
+    """
+    draw = np.random.default_rng(0)
+    people = packets([3] * 1200)
+    moved = np.where(np.arange(1200) < 600, np.exp(0.3 * np.sin(np.arange(1200) / 2.7)), 1.0)
+    side = np.where(np.arange(people.csi.shape[1]) % 2, 1, -1)
+    noise = np.exp(draw.normal(0, 0.02, people.csi.shape[:2]))
+    csi = people.csi * (moved[:, None] ** side * noise).astype(np.float32)[:, :, None, None]
+    capture = replace(people, csi=csi.astype(np.complex64))
+    told = {}
+    for stillness in (4, 0):
+        counts = fed(LiveCounter(level_model(), CounterSettings(stillness=stillness)), capture)
+        told[stillness] = [count.count for count in counts if count.time > 100 + 70]
+    assert told[4].count(0) >= 8
+    assert len(told[4]) == 10
+    assert 0 not in told[0]

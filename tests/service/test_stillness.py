@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.stillness import KINDS, take
+from fedapa.csi.capture import Capture
 from fedapa.csi.reading import read_capture
 from fedapa.errors import DataError
-from fedapa.service.stillness import still
+from fedapa.service.stillness import StillnessMeter, still
 from fedapa.stores.simulated_rooms import preset_of
 from tests.service.takes import moving, packets_of, quiet
 
@@ -20,7 +21,7 @@ def by_hand(gain: np.ndarray | None = None) -> np.ndarray:
     noise = np.where(packet % 2, -0.1, 0.1)
     level = np.where(packet // 10 % 2, -0.05, 0.05)
     free = (noise + level)[:, None] * side
-    return np.exp(free if gain is None else free + gain[:, None])
+    return np.asarray(np.exp(free if gain is None else free + gain[:, None]))
 
 
 def test_the_level_of_an_example_by_hand() -> None:
@@ -118,3 +119,87 @@ def test_real_people_are_seen(shared_data: Path) -> None:
             seen.append(still(capture).is_still)
     assert len(seen) >= 2
     assert not any(seen)
+
+
+def seconds_of(level: float, *, width: int = 40, seconds: int = 8, start: float = 0.0) -> Capture:
+    """Ten packets a second with noise of ±0.1, and means of seconds apart as ``level`` has it.
+
+    The noise has σ² = (0.2)² / 2 / 0.623 (all squares are equal, their trimmed mean is that by
+    0.623), so that (2b)² / (σ² · 2/10) / 0.623 = level has b² = level · 0.2 · 0.02 / 4.
+    """
+    packet, side = np.arange(10 * seconds), np.where(np.arange(width) % 2, 1.0, -1.0)
+    b = np.sqrt(level * 0.2 * 0.02 / 4)
+    free = np.where(packet % 2, -0.1, 0.1) + np.where(packet // 10 % 2, -b, b)
+    return packets_of(np.exp(free[:, None] * side), rate=10.0, start=start)
+
+
+def meter_that_saw_motion(pairs: int = 4) -> StillnessMeter:
+    """With 39 pairs of seconds of a level of 9, which ended with a gap."""
+    meter = StillnessMeter(pairs)
+    meter.feed(seconds_of(9.0, seconds=40))
+    assert meter.odds(39.9) == pytest.approx(0, abs=1e-6)
+    meter.restart()
+    return meter
+
+
+@pytest.mark.parametrize(("level", "odds"), [(1.0, 18.905), (1.5, 0.07909)])
+def test_the_odds_of_an_example_by_hand(level: float, odds: float) -> None:
+    """S = 40, K = 4: s² = 3/160 + 0.0025 = 0.02125; 1 has 2.7368 · ln 1000, and 1.5 that times
+    1.5 · exp(−0.25 / 0.0425) = 0.004184."""
+    meter = meter_that_saw_motion()
+    meter.feed(seconds_of(level, seconds=9))
+    assert meter.odds(8.9) == pytest.approx(odds, rel=2e-3)
+
+
+def test_nothing_is_said_before_motion_was_seen_or_of_few_or_old_seconds() -> None:
+    unmoved = StillnessMeter(4)
+    unmoved.feed(seconds_of(1.0, seconds=40))
+    assert unmoved.odds(39.9) == 0
+    meter = meter_that_saw_motion()
+    meter.feed(seconds_of(1.0, seconds=20))
+    assert meter.odds(4.9) == 0  # three pairs are over, with the first packet of second 5 four
+    assert meter.odds(5.0) > 15
+    assert meter.odds(19.9) > 15
+    assert meter.odds(22.0) == 0
+    assert meter_that_saw_motion().odds(100.0) == 0
+
+
+def test_the_odds_do_not_depend_on_how_packets_are_fed() -> None:
+    capture = Capture.joined([quiet(12, rate=20.0), moving(12, rate=20.0, start=12.05)])
+    found = []
+    for size in (1, 7, capture.packets):
+        meter = meter_that_saw_motion(2)
+        told = []
+        for first in range(0, capture.packets, size):
+            meter.feed(capture.part(slice(first, first + size)))
+            if size < capture.packets:
+                told.append(meter.odds(float(capture.timestamps[min(first + size, 480) - 1])))
+        if size == capture.packets:
+            told = [meter.odds(float(stamp)) for stamp in capture.timestamps]
+        found.append(told)
+    assert found[0] == found[2]
+    assert found[1] == found[0][6::7][: len(found[1]) - 1] + found[0][-1:]
+    assert max(found[0][:200]) > 5
+    assert max(found[0][-150:]) < 1e-6
+
+
+def test_subcarriers_without_signal_and_infinities_say_nothing() -> None:
+    still_one = seconds_of(1.0, seconds=9)
+    csi = still_one.csi.copy()
+    csi[:, :6] = 0
+    meter = meter_that_saw_motion()
+    meter.feed(replace(still_one, csi=csi))
+    assert meter.odds(8.9) > 10
+    csi[33, 7] = np.inf
+    meter.restart()
+    meter.feed(replace(still_one, csi=csi))
+    assert meter.odds(8.9) == 0
+
+
+def test_seconds_with_few_packets_break_the_row() -> None:
+    meter = meter_that_saw_motion()
+    rows = np.flatnonzero(np.arange(130) // 10 != 6)
+    meter.feed(seconds_of(1.0, seconds=13).part(rows))
+    assert meter.odds(7.0) > 15
+    assert meter.odds(11.9) == 0
+    assert meter.odds(12.0) > 15  # of seconds 7 to 11

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedapa.cli.options import ByStillness
 from fedapa.cli.output import print_out
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def count(
     chip: Annotated[
         str | None, typer.Option(help="Of a Nexmon capture that does not tell it, e.g. 4358.")
     ] = None,
+    stillness: ByStillness = True,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per count, one to a line.")
     ] = False,
@@ -38,7 +40,8 @@ def count(
     from fedapa.service.file_counts import count_file
 
     chosen = load_model(find_model(model, room))
-    counted = count_file(chosen, capture, settings=CounterSettings(every=every), chip=chip)
+    settings = CounterSettings(every=every, stillness=CounterSettings.stillness if stillness else 0)
+    counted = count_file(chosen, capture, settings=settings, chip=chip)
     if as_json:
         for made in counted.counts:
             line = {"seconds": round(made.time - counted.begin, 3), **made.document()}

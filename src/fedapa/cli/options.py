@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AllLong",
+    "ByStillness",
     "Changes",
     "Json",
     "LongRounds",
@@ -32,6 +33,13 @@ __all__ = [
 ]
 
 
+ByStillness = Annotated[
+    bool,
+    typer.Option(
+        help="Call a room empty when nothing moves in it. Off for a receiver that cannot see "
+        "everybody move.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for scripts.")]
 Workers = Annotated[
     int | None,

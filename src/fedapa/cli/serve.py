@@ -15,6 +15,7 @@ from fedapa.cli.mqtt import (
     TopicPrefix,
     mqtt_settings,
 )
+from fedapa.cli.options import ByStillness
 from fedapa.cli.output import print_out
 
 __all__ = ["serve"]
@@ -48,6 +49,7 @@ def serve(
         typer.Option(envvar="FEDAPA_TOKEN", help="Access token; better in $FEDAPA_TOKEN."),
     ] = None,
     every: Annotated[float, typer.Option(help="Seconds from one count to the next.")] = 5.0,
+    stillness: ByStillness = True,
     history: Annotated[
         Path | None,
         typer.Option(help="SQLite file of all counts; default: live/counts.db in the run."),
@@ -82,7 +84,9 @@ def serve(
         host=host,
         port=port,
         token=token,
-        settings=CounterSettings(every=every),
+        settings=CounterSettings(
+            every=every, stillness=CounterSettings.stillness if stillness else 0
+        ),
         history=history,
         keep=keep,
         chip=chip,

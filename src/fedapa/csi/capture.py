@@ -1,6 +1,6 @@
 """Capture: what one receiver wrote, whoever made it, a file or the simulator."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -61,6 +61,18 @@ class Capture:
     def packets(self) -> int:
         """Number of packets kept."""
         return len(self.csi)
+
+    @classmethod
+    def joined(cls, pieces: Sequence["Capture"]) -> "Capture":
+        """One capture of several that follow each other, all of one receiver."""
+        sequences = [piece.sequence for piece in pieces if piece.sequence is not None]
+        return replace(
+            pieces[0],
+            csi=np.concatenate([piece.csi for piece in pieces]),
+            timestamps=np.concatenate([piece.timestamps for piece in pieces]),
+            rssi=np.concatenate([piece.rssi for piece in pieces]),
+            sequence=np.concatenate(sequences) if len(sequences) == len(pieces) else None,
+        )
 
     def part(self, rows: slice | npt.NDArray[np.int64]) -> "Capture":
         """Some of its packets; what was skipped is told by the whole."""

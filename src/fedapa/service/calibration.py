@@ -280,7 +280,7 @@ class Calibration:
         self._until = max(self._until, float(stamps.max()))
         if self._until - self._since < self.settings.seconds:
             return None
-        whole = _joined(self._pieces)
+        whole = Capture.joined(self._pieces)
         until = self._since + self.settings.seconds
         return self._judge(whole.part(np.flatnonzero(whole.timestamps <= until)))
 
@@ -455,19 +455,6 @@ def _steps_of(order: Sequence[int], made: Counter[int]) -> list[Step]:
 
 def _whom(count: int) -> str:
     return {0: "an empty room", 1: "1 person"}.get(count, f"{count} people")
-
-
-def _joined(pieces: Sequence[Capture]) -> Capture:
-    """One capture of several."""
-    first = pieces[0]
-    sequences = [piece.sequence for piece in pieces if piece.sequence is not None]
-    return replace(
-        first,
-        csi=np.concatenate([piece.csi for piece in pieces]),
-        timestamps=np.concatenate([piece.timestamps for piece in pieces]),
-        rssi=np.concatenate([piece.rssi for piece in pieces]),
-        sequence=np.concatenate(sequences) if len(sequences) == len(pieces) else None,
-    )
 
 
 # ---- stores and files ---------------------------------------------------------------------------

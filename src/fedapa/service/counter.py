@@ -31,6 +31,7 @@ from fedapa.csi.capture import Capture
 from fedapa.errors import DataError, PlanError
 from fedapa.rooms.model_file import CountingModel
 from fedapa.service.belief import evidence_of, interval_of, people_of, transitions, updated
+from fedapa.service.stillness import StillnessMeter
 from fedapa.windows.clean import Cleaner, kept_places
 from fedapa.windows.stream import Windower, Windows, window_shape
 
@@ -50,6 +51,8 @@ _SAME = 1e-6
 """s: of a window and a count that are due at one time the window comes first."""
 _SHORTEST = 0.1
 """s between two counts; of less there is no use."""
+_MOST_STILL = 60
+"""Pairs of seconds: a minute."""
 _REASONS = 32
 """That are told apart; a stranger's packets can give any number of them."""
 
@@ -71,6 +74,9 @@ class CounterSettings:
     """s after which what was seen of whether anybody is there has faded to a third."""
     memory: float = 6.0
     """The same of how many there are."""
+    stillness: int = 4
+    """Pairs of seconds in which nothing moved, by which nobody is believed to be there, whatever
+    the model says (decision 0111); 0: the model alone tells."""
     recentre: Recentre = "prototypes"
     """What the belief follows the day by, without labels and within bounds (decision 0091): all
     prototypes, the empty room alone, or "no": nothing."""
@@ -91,6 +97,8 @@ class CounterSettings:
             value = getattr(self, name)
             if not (0 < value < math.inf):
                 raise PlanError(f"{name} = {value}; choose a number above 0")
+        if not 0 <= self.stillness <= _MOST_STILL:
+            raise PlanError(f"stillness = {self.stillness}; choose 0 to {_MOST_STILL}")
         if self.recentre not in get_args(Recentre):
             known = ", ".join(get_args(Recentre))
             raise PlanError(f"recentre = {self.recentre!r}; choose one of {known}")
@@ -199,6 +207,7 @@ class LiveCounter:
         self._belief: _Floats = np.full(len(self._people), 1 / len(self._people))
         self._windower = Windower(model.recipe)
         self._before: int | None = None
+        self._meter = StillnessMeter(settings.stillness) if settings.stillness else None
 
     def take(self, model: CountingModel) -> None:
         """Count with another model of the room from now on; what is believed stays."""
@@ -245,6 +254,8 @@ class LiveCounter:
             made += self._pass(float(times[0]), including=False)
             self._heard = float(times[-1])
             self._refused = ""
+            if self._meter is not None:
+                self._meter.feed(run)
             made += self._take_windows(self._windows(run), self._heard, float(run.timestamps[-1]))
         return made + self._pass(received)
 
@@ -327,6 +338,8 @@ class LiveCounter:
         """Packets before and after are not one recording."""
         self._end_recording()
         self._stamp = None
+        if self._meter is not None:
+            self._meter.restart()
         self._count_fault(f"cut off by {reason}")
 
     def _end_recording(self) -> Windows:
@@ -377,7 +390,8 @@ class LiveCounter:
             length = self.model.recipe.window or 1
             share = 1.0 if before is None else min(1.0, (start - before) / length)
             first = self._is_unavailable()
-            self._learn(windows.values[place : place + 1], ended, share * self._span())
+            odds = 0.0 if self._meter is None else self._meter.odds(float(windows.ends[place]))
+            self._learn(windows.values[place : place + 1], ended, share * self._span(), odds)
             if first:
                 made.append(self._serve(ended))
         return made
@@ -401,12 +415,19 @@ class LiveCounter:
         known = reason in self.faulty or len(self.faulty) < _REASONS
         self.faulty[reason if known else "other reasons"] += 1
 
-    def _learn(self, window: npt.NDArray[np.float32], ended: float, new: float) -> None:
-        """One window with ``new`` s of packets: the belief moves on, then takes in what it says."""
+    def _learn(
+        self, window: npt.NDArray[np.float32], ended: float, new: float, still: float
+    ) -> None:
+        """One window with ``new`` s of packets: the belief moves on, then takes in what it says.
+
+        ``still`` are the odds that nobody is there, by what moved.
+        """
         model = self.model
         probabilities, distances, embeddings = model.look(window)
         distance = float(distances[0]) / model.reach if model.reach else 0.0
-        told = self._of_today(probabilities[0], embeddings[0], distance)
+        told: npt.NDArray[np.floating] = self._of_today(probabilities[0], embeddings[0], distance)
+        if (empty := self._trained.empty) is not None and still / (1 + still) > told[empty]:
+            told = _with_nobody(told, empty, still / (1 + still))
         evidence = evidence_of(told, self._classes, model.present)
         # By the packets, too: they may come in bursts, when no time passes between windows.
         seconds = math.inf if self.latest is None else max(new, ended - self.latest.time)
@@ -437,9 +458,7 @@ class LiveCounter:
         if distance <= self.settings.farthest:  # what is like nothing it knows moves nothing
             self._followed = after
         if (empty := self._trained.empty) is not None:
-            others = max(float(todays.sum() - todays[empty]), np.finfo(np.float64).tiny)
-            todays = todays * ((1 - float(told[empty])) / others)
-            todays[empty] = told[empty]
+            return _with_nobody(todays, empty, float(told[empty]))
         return todays
 
     def _believed(self, now: float) -> _Floats:
@@ -559,3 +578,13 @@ class LiveCounter:
             mean = float(expected_count(belief, self._people.tolist()))
             return int(np.abs(self._people - mean).argmin())
         return int(belief.argmax())
+
+
+def _with_nobody(
+    told: npt.NDArray[np.floating], empty: int, chance: float
+) -> npt.NDArray[np.floating]:
+    """[C] probabilities with this one of nobody; all others share the rest as before."""
+    others = max(float(told.sum() - told[empty]), np.finfo(np.float64).tiny)
+    changed = told * ((1 - chance) / others)
+    changed[empty] = chance
+    return changed

@@ -22,10 +22,21 @@ What is too much: mₖ is a mean over S squares, so its standard deviation is �
 level of K pairs of seconds √(3/(S·K)) (neighbouring pairs share a second). The limits are four of
 these for a take and five for one of its many seconds, and no less than a margin, since receivers
 are not quite white (docs/calibrate.md has the rates).
+
+While packets come (``StillnessMeter``), the level L is the mean of the last K pairs. An empty room
+has it around 1; people give anything from there to a thousand, small and great alike::
+
+    odds = N(L; 1, s²) / (1 / (L · ln 1000))        s² = 3/(S·K) + 0.05², L ≥ 1
+
+By hand: S = 40 and K = 4 have s² = 0.01875 + 0.0025 = 0.02125, s = 0.1458. L = 1 has 0.3989 /
+0.1458 = 2.737 in an empty room and 1 / 6.908 = 0.1448 with people: odds of 18.9; L = 1.5 is 3.4 s
+away, and its odds are 0.079.
 """
 
 import math
+from collections import deque
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +46,7 @@ from fedapa.errors import DataError
 from fedapa.processes import one_thread
 from fedapa.windows.clean import clean
 
-__all__ = ["FEWEST_SECONDS", "MARGIN", "Stillness", "still"]
+__all__ = ["FEWEST_SECONDS", "MARGIN", "Stillness", "StillnessMeter", "still"]
 
 FEWEST_SECONDS = 8
 """Of a take of which anything can be said: two breaths."""
@@ -56,8 +67,27 @@ _TOLD = 4
 """Times of motion that are told."""
 _FLOOR_PAIRS = 4000
 """Neighbouring packets that tell the noise floor, evenly spread: more cost memory, no more."""
+_NOT_WHITE = 0.05
+"""What the level of an empty room may be off by beside chance."""
+_RANGE = math.log(1000.0)
+"""Over which levels of people are spread, as a logarithm."""
+_MOVING = 3.0
+"""A level that only people have."""
+_SEEN_MOVING = 30
+"""Pairs of seconds with such a level, before stillness says anything: in a room whose motion this
+receiver cannot see, people are as still as nobody."""
+_FLOOR_SECONDS = 8
+"""That tell the noise floor, while packets come."""
+_MOST_SUBCARRIERS = 64
+"""More cost time and say little more."""
+_STALE = 2.0
+"""s after which the last seconds are others."""
+_MOST_WAITING = 256
+"""Pairs of seconds that no window has asked for."""
 
-_Floats = npt.NDArray[np.float64]
+_Floats: TypeAlias = npt.NDArray[np.float64]
+_Second: TypeAlias = tuple[int, _Floats]
+"""The number of a second and the logarithms of its packets [packets, S]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,3 +239,122 @@ def _smoothed(levels: _Floats) -> _Floats:
     """[pairs] the median of each and its two neighbours; the ends are as their neighbours."""
     middle = np.median(np.lib.stride_tricks.sliding_window_view(levels, 3), axis=1)
     return np.concatenate([middle[:1], middle, middle[-1:]])
+
+
+class StillnessMeter:
+    """How still the last seconds were, while packets of one recording come in order.
+
+    However packets are fed, the same comes out: a pair of seconds is known from the first packet
+    behind it on.
+    """
+
+    def __init__(self, pairs: int) -> None:
+        self._pairs = pairs
+        self._moved = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Another recording begins; that motion can be seen here stays known."""
+        self._start: float | None = None
+        self._second = 0
+        self._held: list[Capture] = []
+        self._last: _Second | None = None
+        self._floors: deque[_Floats] = deque(maxlen=_FLOOR_SECONDS)
+        self._waiting: deque[tuple[float, float, int]] = deque(maxlen=_MOST_WAITING)
+        """(when it was known, level, S) of pairs."""
+        self._recent: deque[tuple[float, float, int]] = deque(maxlen=self._pairs)
+
+    def feed(self, capture: Capture) -> None:
+        """Take packets; none is older than one before it."""
+        stamps = capture.timestamps
+        if not len(stamps):
+            return
+        if self._start is None:
+            self._start = float(stamps[0])
+        if stamps[-1] < self._start + self._second + 1:  # packets may come one by one
+            self._held.append(capture)
+            return
+        seconds = np.floor(stamps - self._start).astype(np.int64)
+        edges = np.flatnonzero(np.diff(seconds, prepend=self._second)).tolist()
+        for begin, end in zip([0, *edges], [*edges, len(stamps)], strict=True):
+            if begin == end:
+                continue
+            if seconds[begin] != self._second:
+                self._end_second()
+                self._second = int(seconds[begin])
+            self._held.append(capture.part(slice(begin, end)))
+
+    def odds(self, stamp: float) -> float:
+        """How much better the last seconds before ``stamp`` fit nobody than people.
+
+        0 where nothing can be said: too few seconds or packets, or a room never seen to move.
+        """
+        while self._waiting and self._waiting[0][0] <= stamp:
+            pair = self._waiting.popleft()
+            if self._recent and pair[0] - self._recent[-1][0] > 1.5:  # not its neighbour
+                self._recent.clear()
+            self._recent.append(pair)
+            self._moved += pair[1] >= _MOVING
+        known = len(self._recent) == self._pairs and stamp - self._recent[-1][0] <= _STALE
+        if not known or self._moved < _SEEN_MOVING:
+            return 0.0
+        _, levels, sizes = zip(*self._recent, strict=True)
+        level = sum(levels) / self._pairs
+        return _odds(level, min(sizes), self._pairs) if math.isfinite(level) else 0.0
+
+    def _end_second(self) -> None:
+        held, self._held = self._held, []
+        before, self._last = self._last, None
+        if sum(piece.packets for piece in held) < _FEWEST:
+            return
+        with np.errstate(all="ignore"):  # of infinities comes a level that says nothing
+            cleaned = clean(Capture.joined(held)).amplitude
+            if len(cleaned) >= _FEWEST and cleaned.size:
+                self._take_second(cleaned.reshape(len(cleaned), -1), before)
+
+    def _take_second(self, amplitude: npt.NDArray[np.float32], before: _Second | None) -> None:
+        """[packets, S] of the second that is over, and the second that was heard before it."""
+        every = -(-amplitude.shape[1] // _MOST_SUBCARRIERS)
+        amplitude = amplitude[:, ::every].astype(np.float64)
+        amplitude[:, ~(amplitude > 0).all(axis=0)] = 1.0  # not always heard: it says nothing
+        packets = np.log(amplitude)
+        steps = np.diff(packets, axis=0)
+        floor = _trimmed(np.square(steps - _middle(steps)), axis=0) / 2  # σ²ₛ of this second
+        if self._floors and len(self._floors[0]) != len(floor):
+            self._floors.clear()
+        self._floors.append(floor)
+        self._last = (self._second, packets)
+        if before is None or before[0] + 1 != self._second or before[1].shape[1] != len(floor):
+            return
+        assert self._start is not None
+        level, size = self._level(before[1], packets)
+        if size:
+            self._waiting.append((self._start + self._second + 1, level, size))
+
+    def _level(self, first: _Floats, second: _Floats) -> tuple[float, int]:
+        """(mₖ, S) of two neighbouring seconds, gains removed against the first one's mean."""
+        floor = np.mean(self._floors, axis=0)
+        noisy = floor > 0
+        if not noisy.any():
+            return 0.0, 0
+        reference = first.mean(axis=0)
+        means = [
+            (change - _middle(change)).mean(axis=0)
+            for change in (first - reference, second - reference)
+        ]
+        noise = floor[noisy] * (1 / len(first) + 1 / len(second))
+        squares = np.square(means[1] - means[0])[noisy] / noise
+        return float(_trimmed(squares, axis=0)), len(noise)
+
+
+def _odds(level: float, size: int, pairs: int) -> float:
+    deviation = math.sqrt(3 / (size * pairs) + _NOT_WHITE**2)  # s
+    level = max(level, 1.0)  # nobody makes a room stiller than noise
+    away = (level - 1) / deviation
+    nobody = math.exp(-away * away / 2) / (deviation * math.sqrt(2 * math.pi))
+    return nobody * level * _RANGE
+
+
+def _middle(changes: _Floats) -> _Floats:
+    """[packets, 1] the median over subcarriers: a packet's gain."""
+    return np.asarray(np.median(changes, axis=1, keepdims=True))
