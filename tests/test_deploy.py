@@ -38,6 +38,19 @@ def test_a_unit_starts_a_command_that_there_is(unit: Path) -> None:
     check_command(words)
 
 
+def test_a_room_of_the_unit_may_have_any_name() -> None:
+    """The instance's own, hyphens and all (%I would make slashes of them), or that of its file.
+
+    systemd splits neither ${ROOM} nor a specifier at spaces; what a file says comes last.
+    """
+    text = (DEPLOY / "fedapa-room@.service").read_text()
+    (line,) = re.findall(r"^ExecStart=(.*)$", text, re.M)
+    words = shlex.split(line)
+    assert words[words.index("--room") + 1] == "${ROOM}"
+    assert text.index("\nEnvironment=ROOM=%i\n") < text.index("\nEnvironmentFile=/etc/fedapa/%i\n")
+    assert 'ROOM="Living room"' in (DEPLOY.parent / "docs" / "deploy.md").read_text()
+
+
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
 def test_systemd_finds_nothing_wrong_with_a_unit(unit: Path) -> None:
     """But that fedapa is not installed where the unit expects it; elsewhere its form is enough."""

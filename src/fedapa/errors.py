@@ -15,6 +15,7 @@ was expected and the remedy; the command line prints that sentence and exits wit
 """
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "RosterError",
     "RunError",
     "SourceError",
+    "files_trouble",
     "nearest",
     "one_line",
 ]
@@ -73,6 +75,27 @@ def nearest(word: str, known: Iterable[str]) -> str:
     choices = sorted(known)
     close = difflib.get_close_matches(word, choices, n=1)
     return f"did you mean '{close[0]}'?" if close else f"known: {', '.join(choices)}"
+
+
+def files_trouble(error: BaseException) -> str:
+    """What to say where too many open files are the cause of an error; mostly nothing.
+
+    Whoever met the error only knows what it could not open, and would blame that.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno == errno.EMFILE:
+            return (
+                "this process has as many files open as it may; allow more by 'ulimit -n 65536' "
+                "before it is started, or by LimitNOFILE=65536 in its systemd unit"
+            )
+        if isinstance(cause, OSError) and cause.errno == errno.ENFILE:
+            return (
+                "this machine has as many files open as it may; see which program has them by "
+                "'lsof', or allow more by 'sysctl fs.file-max=2097152'"
+            )
+        cause = cause.__cause__ or cause.__context__
+    return ""
 
 
 def one_line(said: str) -> str:

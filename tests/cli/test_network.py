@@ -1,5 +1,6 @@
 """The operators' commands: each has help with an example, and mistakes are one sentence."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from fedapa.cli import app
+from fedapa.cli import app, main
 from fedapa.errors import FedapaError
 
 COMMANDS = [
@@ -45,6 +46,29 @@ def test_a_server_is_made_rooms_are_enrolled_and_expelled(tmp_path: Path) -> Non
     assert "kitchen" in ask("server", "status", server)
     ask("server", "expel", server, "kitchen")
     assert json.loads(ask("server", "status", server, "--json"))["rooms"]["kitchen"]["expelled"]
+
+
+@pytest.mark.parametrize("met", ["by a command", "by a reader"])
+def test_too_many_open_files_are_not_blamed_on_the_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    met: str,
+) -> None:
+    ask("server", "init", str(tmp_path / "server"), "--name", "example.org")
+
+    def crowded(*_: object) -> str:
+        raise OSError(errno.EMFILE, "Too many open files", "rooms.json")
+
+    named = "write_text" if met == "by a command" else "Path.read_text"
+    monkeypatch.setattr(f"fedapa.federation.network.server_folder.{named}", crowded)
+    folder = str(tmp_path / "server")
+    monkeypatch.setattr("sys.argv", ["fedapa", "server", "start", folder, "--port", "1"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    said = capsys.readouterr().err
+    assert "ulimit -n" in said and "LimitNOFILE" in said
+    assert "put back a copy" not in said
 
 
 @pytest.mark.parametrize(

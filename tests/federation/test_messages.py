@@ -95,6 +95,23 @@ def test_what_rooms_agree_by_arrives_as_it_was() -> None:
     assert messages.decode_data_card(messages.encode_data_card(categories)) == categories
 
 
+def test_what_a_room_says_in_words_is_one_printable_line(make_rooms: MakeRooms) -> None:
+    """At the server it is shown on a terminal, in reports and told to other rooms."""
+    words, line = "\x1b[2Jall\nis well", " [2Jall is well"
+    forged = json.loads(str(decode(FRAMES["data card"])["facts"]))
+    forged["refused_splits"] = {"day": words}
+    frame = encode({**decode(FRAMES["data card"]), "facts": json.dumps(forged)})
+    assert messages.decode_data_card(frame).refused_splits == {"day": line}
+    card = make_rooms()[0].card
+    tree = messages.card_tree(card)
+    facts = {**json.loads(str(tree["facts"])), "view_why": words, "windows_are": words}
+    told = messages.card_of({**tree, "facts": json.dumps(facts)})
+    assert (told.view_why, told.windows_are) == (line, line)
+    facts = {**facts, "architecture": words}
+    with pytest.raises(PayloadError, match=r"the fact '\\x1b\[2Jall\\nis well' cannot be print"):
+        messages.card_of({**tree, "facts": json.dumps(facts)})
+
+
 _NAMES = st.text("abc é", min_size=1, max_size=8).map(lambda text: f"x{text}".strip())
 _LABELS = st.lists(st.integers() | st.text(max_size=5), min_size=2, max_size=5, unique=True)
 
@@ -238,6 +255,7 @@ def test_what_cannot_be_is_refused_where_it_is_made() -> None:
         ({"scores": {**REPLY.scores, "accuracy": 1.5}}, r"scores\.accuracy is 1\.5; expected"),
         ({"scores": {**REPLY.scores, "x.mae": -1}}, r"scores\.x\.mae is -1; expected 0 or"),
         ({"scores": {"accuracy": 1}}, "scores lack accuracy or macro_f1"),
+        ({"report": {"\x1b[2J": 1}}, r"report: the name '\\x1b\[2J' cannot be printed"),
     ],
 )
 def test_a_reply_that_would_spoil_a_record_is_refused_at_both_ends(

@@ -397,6 +397,13 @@ def test_markdown_and_html_keep_odd_names() -> None:
     assert html_table(table).count("class=group") == 3
 
 
+def test_a_cell_is_one_printable_line_wherever_the_table_goes() -> None:
+    """Labels and names come from strangers' files and from other rooms."""
+    table = Table("a\x1b[2J", ["room\r"], [["x\n| y"]], note="one\ntwo\x07")
+    assert (table.title, list(table.headings), table.note) == ("a [2J", ["room "], "one\ntwo ")
+    assert markdown(table).splitlines()[4] == r"| x \| y |"
+
+
 def test_spans_stand_before_headings_where_there_is_one_line_only() -> None:
     table = comparison.reach(made.setting())
     assert table is not None

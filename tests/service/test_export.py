@@ -14,7 +14,7 @@ from fedapa import Plan, class_prototypes, load_model, read_capture, run
 from fedapa.errors import DataError, PlanError
 from fedapa.rooms.model_file import save_model
 from fedapa.rooms.task import ACTIVITY, Task
-from fedapa.service.export import export_onnx
+from fedapa.service.export import _page, export_onnx
 from fedapa.windows.stream import Windower
 from tests.cli.test_cli import fedapa, one_sentence
 from tests.conftest import MakeRooms
@@ -86,6 +86,13 @@ def test_a_card_says_what_the_model_is(served: Served, tmp_path: Path) -> None:
     assert page.startswith(f"# Model of room '{served.room}' (SIMULATED data)\n\nCounts 0 to 1 ")
     assert hashlib.sha256(made.file.read_bytes()).hexdigest() in page
     assert "| class frequencies |" in page
+
+
+def test_words_of_others_are_no_lines_of_a_card(served: Served, tmp_path: Path) -> None:
+    made = export_onnx(served.run, tmp_path / "a.onnx", room=served.room)
+    page = _page({**made.card, "days": ["0\n# Model\x1b[2J"]}, "a.onnx", "")
+    assert page.count("\n# ") == 0
+    assert "days: 0 # Model [2J\n" in page
 
 
 def test_metrics_of_other_runs_stand_beside(served: Served, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from fedapa.cli.report import report
 from fedapa.cli.run import demo, run
 from fedapa.cli.serve import serve
 from fedapa.cli.simulate import simulate
-from fedapa.errors import FedapaError
+from fedapa.errors import FedapaError, files_trouble
 
 __all__ = ["app", "main"]
 
@@ -100,7 +100,7 @@ def main() -> None:
         finally:
             flush()
     except FedapaError as error:
-        fail(str(error))
+        fail(files_trouble(error) or str(error))
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):  # typer has met it
             end_unread()
@@ -114,7 +114,8 @@ def main() -> None:
         end_unread()
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        fail(f"{place}{error.strerror or error}; nothing saved before was lost")
+        said = files_trouble(error) or f"{place}{error.strerror or error}"
+        fail(f"{said}; nothing saved before was lost")
     except ModuleNotFoundError as error:
         if extra := _EXTRAS.get((error.name or "").partition(".")[0]):
             extra = "serve" if "serve" in sys.argv and extra == "flower" else extra

@@ -177,10 +177,11 @@ def status(folder: ServerFolder, as_json: Json = False) -> None:
         done = f"round {run.get('round') or 0}{total}"
         print_out(f"Run '{run['name']}': {run['state']}, {done}{scored}.")
     if not told["server"]["running"]:
-        print_out("The server does not run.")
+        so = ", and the run goes on" if run.get("wanted") else ""
+        print_out(f"The server does not run; start it with 'fedapa server start {folder}'{so}.")
     if told["refused"]:
         print_out(f"Refused requests: {told['refused']}; see log/refused.jsonl.")
-    for sentence in (*told["sentences"], *filter(None, [told["trouble"]])):
+    for sentence in (*told["sentences"], *run.get("end", []), *filter(None, [told["trouble"]])):
         print_out(sentence)
 
 

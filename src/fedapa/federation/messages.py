@@ -152,6 +152,8 @@ class Reply:
         """Refuse what would spoil a record: other names, and numbers that cannot be."""
         for name in ("scores", "report", "seconds"):
             for word, value in getattr(self, name).items():
+                if not word.isprintable():
+                    raise PayloadError(f"{name}: the name {word!r:.60} cannot be printed")
                 if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
                     raise PayloadError(f"{name}.{word} is {value!r:.60}; expected a finite number")
         for word, value in self.scores.items():

@@ -284,6 +284,8 @@ class Plan(_Section):
     @field_validator("rounds", mode="before")
     @classmethod
     def _open_is_a_number(cls, rounds: Any) -> Any:
+        if isinstance(rounds, str) and rounds != "open" and not rounds.isdecimal():
+            raise ValueError('expected a number of 1 or more, or "open", which has no last round')
         return OPEN if rounds == "open" else rounds
 
     @model_validator(mode="after")

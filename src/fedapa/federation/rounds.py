@@ -192,13 +192,13 @@ def run(
         }
         heard = _heard(algorithm, engine, plan, round, requests, cards)
         replies, uploads = heard.replies, heard.uploads
-        said += heard.said()
+        said += heard.said(last=last)
         if last:
             said += [
-                f"room '{room}' missed the last exchange, so it has no model file and no last "
-                "score; make the run longer when it is back"
+                f"room '{room}' missed the last exchange, so it has no model file of the end and "
+                "no last score; make the run longer when it is back"
                 for room in members
-                if room not in replies
+                if room not in {**replies, **heard.rejected}
             ]
         record = None
         if number > 1:
@@ -325,14 +325,15 @@ class _Heard:
     rejected: Mapping[str, str]
     """room → why its reply is not used."""
 
-    def said(self) -> list[str]:
-        """What people should know of it, in sentences."""
+    def said(self, *, last: bool = False) -> list[str]:
+        """What people should know of it, in sentences; of the last exchange, what it means."""
+        so = "; it has no last score, maybe no model file: mend that and make the run longer"
         noting: dict[str, list[str]] = {}
         for room, reply in self.replies.items():
             if reply.note:
                 noting.setdefault(reply.note, []).append(f"room '{room}'")
         rejected = [
-            f"the reply of room '{room}' is rejected: {one_line(reason)}"
+            f"the reply of room '{room}' is rejected: {reason}{so if last else ''}"
             for room, reason in self.rejected.items()
         ]
         notes = [f"{', '.join(rooms)}: {one_line(note)}" for note, rooms in noting.items()]
@@ -383,7 +384,7 @@ def _checked_replies(
                 forms = algorithm.uploads(cards[room], round)
                 uploads[room] = _taken(reply.upload, cards[room], forms)
         except PayloadError as error:
-            rejected[room] = str(error)[:_LONGEST_REASON]
+            rejected[room] = one_line(str(error)[:_LONGEST_REASON])
         else:
             replies[room] = reply
     return _Heard(replies, uploads, rejected)

@@ -1,15 +1,16 @@
 """Cards: what the server may know of a room, before and after it has built itself.
 
 They come from elsewhere: whoever makes one finds its values checked, one sentence for the first
-that cannot be.
+that cannot be. What a room says in words is one printable line, whatever it sent: it is shown on
+terminals, in reports and in other rooms.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
-from fedapa.errors import DataError
+from fedapa.errors import DataError, one_line
 from fedapa.windows.labels import Label, check_name
 from fedapa.windows.split import SplitKind
 
@@ -62,6 +63,10 @@ class DataCard:
         _check_labels(where, self.activities)
         _check_window_shape(where, self.window_shape)
         _check_parts(where, self.parts)
+        _check_words(where, "view", (*self.view_shapes, *self.refused_views))
+        for told in ("refused_splits", "refused_views"):
+            words = {key: one_line(reason) for key, reason in getattr(self, told).items()}
+            object.__setattr__(self, told, words)
         for kind in sorted({*self.allowed_splits, *self.refused_splits}):
             if kind not in get_args(SplitKind):
                 known = ", ".join(get_args(SplitKind))
@@ -176,6 +181,9 @@ class RoomCard:
         _check_recordings(where, self.recordings, known)
         for told in ("split_why", "windows_are", "view_why"):
             _check_length(where, told, getattr(self, told), _LONGEST_WHY)
+            object.__setattr__(self, told, one_line(getattr(self, told)))
+        _check_words(where, "fact", (self.architecture, self.split, self.fingerprint))
+        _check_words(where, "name", (*self.shapes, *self.further, *self.blind))
         for predictor, metrics in self.blind.items():
             if not all(math.isfinite(value) for value in metrics.values()):
                 raise DataError(f"{where}: scores of '{predictor}' are not finite: {dict(metrics)}")
@@ -197,6 +205,12 @@ def _check_window_shape(where: str, shape: Sequence[int]) -> None:
             f"{where}: windows of shape {tuple(shape)}; expected (packets, subcarriers) or "
             "(features,)"
         )
+
+
+def _check_words(where: str, what: str, words: Iterable[str]) -> None:
+    for word in words:
+        if not word.isprintable():
+            raise DataError(f"{where}: the {what} {word!r:.80} cannot be printed; rename it")
 
 
 def _check_length(where: str, what: str, text: str, longest: int) -> None:

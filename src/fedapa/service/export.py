@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedapa.csi.capture import data_kind
-from fedapa.errors import DataError, PlanError, RunError
+from fedapa.errors import DataError, PlanError, RunError, one_line
 from fedapa.files import write_bytes, write_text
 from fedapa.models.onnx_bytes import with_weights
 from fedapa.rooms.model_file import find_model, load_model, read_parts
@@ -210,7 +210,8 @@ def _page(card: Mapping[str, Any], file: str, digest: str) -> str:
             "|" + "---|" * (len(METRICS) + 1),
             *(_row(title, values) for title, values in metrics.items()),
         ]
-    return "\n".join(lines) + "\n"
+    # Days, receivers and sources are words of others: none may look like a line of ours.
+    return "\n".join(map(one_line, lines)) + "\n"
 
 
 def _row(title: str, values: Mapping[str, float]) -> str:

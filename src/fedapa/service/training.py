@@ -368,6 +368,8 @@ def _state(folder: Path) -> tuple[_State, str]:
             return "paused", str(status.get("pause", ""))
         if status.get("state") == "failed":
             return "failed", str(status["said"][-1]["said"])
+        if status.get("state") == "interrupted":
+            return "paused", str(status["said"][-1]["said"])
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
         pass  # replaced at this moment
     return "training", ""

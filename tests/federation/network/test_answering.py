@@ -1,6 +1,7 @@
 """A room's answers: what it cannot do is a sentence, and nobody tells it where its files are."""
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,30 @@ def test_a_full_disk_is_a_sentence(
     said = refusal(place, TELL, plan=for_rooms(plan_of(Path(place.data))).encode())
     assert said == "No space left on device; nothing is half written"
     assert str(tmp_path) not in said, "paths of a room are its own"
+
+
+def test_a_folder_that_may_not_be_written_and_too_many_files_have_their_remedy(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(place.folder).mkdir()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    code = errno.EACCES
+
+    def failing(*_: Any) -> None:
+        try:
+            raise OSError(code, os.strerror(code), f"{place.folder}/states")
+        except OSError as error:
+            if code == errno.EACCES:
+                raise
+            raise DataError("truncated or not a store") from error
+
+    monkeypatch.setattr("fedapa.federation.network.answering.survey_rooms", failing)
+    plan = for_rooms(plan_of(Path(place.data))).encode()
+    said = refusal(place, TELL, plan=plan)
+    assert said.startswith(f"its folder: user {os.geteuid()} may not write there")
+    assert place.folder not in said
+    code = errno.EMFILE
+    assert "ulimit -n" in refusal(place, TELL, plan=plan)
 
 
 def test_a_node_without_its_configuration_is_a_sentence() -> None:

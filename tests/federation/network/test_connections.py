@@ -98,7 +98,7 @@ def test_that_no_connection_can_be_taken_is_said_once(monkeypatch: pytest.Monkey
 
     asyncio.run(crowded())
     assert len(said) == 1
-    assert "LimitNOFILE" in said[0]
+    assert "ulimit -n" in said[0] and "LimitNOFILE" in said[0]
     monkeypatch.setattr(connections, "_BETWEEN", 0.0)
     asyncio.run(crowded())
     assert len(said) == 4

@@ -1,6 +1,7 @@
 """The process of a run: it finishes, pauses and says why, or fails with a sentence."""
 
 import errno
+import sys
 import threading
 import time
 from pathlib import Path
@@ -8,12 +9,16 @@ from typing import Any
 
 import pytest
 from flwr.app import Message
+from typer.testing import CliRunner
 
+from fedapa.cli import app
 from fedapa.errors import RunError
+from fedapa.federation.engines.frames import REFUSED, pack
 from fedapa.federation.network import running
 from fedapa.federation.network.operating import begin_run, follow, status_of
 from fedapa.federation.network.room import make_room_folder
-from fedapa.federation.network.running import _Status, carry_out_job
+from fedapa.federation.network.run_status import CRASHED, RunStatus
+from fedapa.federation.network.running import carry_out_job
 from fedapa.federation.network.server_folder import Job, ServerFolder, Settings
 from tests.conftest import MakeStore
 from tests.federation.fake_grid import FakeGrid, nodes_of
@@ -61,14 +66,14 @@ def test_a_run_that_is_asked_for_again_while_it_ends_is_still_wanted(
     server: ServerFolder, make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid = prepared(server, make_store(THREE), tmp_path)
-    note = _Status.note
+    note = RunStatus.note
 
-    def asked_again(status: _Status, **values: Any) -> None:
+    def asked_again(status: RunStatus, **values: Any) -> None:
         note(status, **values)
         if values.get("state") == "finished":
             server.save_job(Job("first", since=7.0))
 
-    monkeypatch.setattr(_Status, "note", asked_again)
+    monkeypatch.setattr(RunStatus, "note", asked_again)
     carry_out_job(server, grid)
     assert server.job() == Job("first", since=7.0)
 
@@ -151,6 +156,60 @@ def test_what_cannot_be_mended_is_a_sentence_and_the_end(
     assert server.job() == Job("first", wanted=False)
     with pytest.raises(RunError, match="run 'first': nonsense: unknown key"):
         follow(server, "first", lambda _: None)
+
+
+def test_an_error_that_nobody_foresaw_is_left_to_the_server_with_its_reason(
+    server: ServerFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: ServerFolder) -> None:
+        raise ZeroDivisionError("division by\nzero")
+
+    server.save_job(Job("first"))
+    monkeypatch.setattr(running, "_grid", broken)
+    monkeypatch.setattr(sys, "argv", ["run", str(server.path)])
+    with pytest.raises(SystemExit) as ended:
+        running.main()
+    assert ended.value.code == CRASHED
+    assert server.status()["error"] == "ZeroDivisionError: division by zero"
+    assert "Traceback" in capsys.readouterr().err, "for the log"
+
+
+def test_rooms_without_a_model_are_named_at_the_end_with_reason_and_remedy(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path
+) -> None:
+    """One that was away, one whose reply was no good, one that never came."""
+    grid = prepared(server, make_store(THREE), tmp_path, network={"deadline": 1.0})
+    server.enrol(make_room_folder(tmp_path / "key of attic"), "attic")
+
+    def tamper(room: str, reply: Message) -> list[Message]:
+        if reply.metadata.group_id == "3" and room == "hall":
+            reply.content = pack({REFUSED: b"No space left\non device"})
+        return [] if reply.metadata.group_id == "3" and room == "lab" else [reply]
+
+    grid.tamper = tamper
+    carry_out_job(server, grid)
+    told = sorted(status_of(server)["run"]["end"])
+    assert len(told) == 4
+    attic, lab, hall, remedy = told
+    assert "'hall' is rejected: No space left on device; it has no last score, maybe no" in hall
+    assert attic == "room 'attic' has no model of this run: it was never connected"
+    assert lab.startswith("room 'lab' missed the last exchange, so it has no model file of the end")
+    plan = server.plan_file("first")
+    assert remedy.endswith(
+        f"set rounds = 3 in {plan}, then: fedapa server run {server.path} {plan}"
+    )
+    said: list[str] = []
+    follow(server, "first", said.append)
+    assert {hall, attic, lab, remedy} <= set(said)
+    printed = CliRunner().invoke(app, ["server", "status", str(server.path)]).output
+    assert all(sentence in printed for sentence in told)
+
+
+def test_a_run_that_left_nobody_without_a_model_says_nothing_of_models(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path
+) -> None:
+    carry_out_job(server, prepared(server, make_store(THREE), tmp_path, rounds=1))
+    assert status_of(server)["run"]["end"] == []
 
 
 def test_a_run_needs_a_server_that_runs(

@@ -103,7 +103,7 @@ def test_the_job_and_the_port_are_remembered(server: ServerFolder) -> None:
 def test_the_log_of_refusals_does_not_fill_a_disk(
     server: ServerFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedapa.federation.network.server_folder._LONGEST_LOG", 500)
+    monkeypatch.setattr("fedapa.federation.network.server_folder.LONGEST_LOG", 500)
     for number in range(100):
         server.note_refused(f"stranger {number}")
     assert server.refused()[-1]["reason"] == "stranger 99"

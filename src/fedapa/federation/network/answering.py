@@ -18,7 +18,7 @@ from typing import cast
 
 import numpy as np
 
-from fedapa.errors import DataError, FedapaError, PayloadError
+from fedapa.errors import DataError, FedapaError, PayloadError, files_trouble
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.flower import agreed_on
 from fedapa.federation.engines.frames import EXCHANGE, INTRODUCE, REFUSED, TELL, UNKNOWN, Frames
@@ -30,7 +30,7 @@ from fedapa.federation.messages import (
     encode_reply,
 )
 from fedapa.federation.network.growing import Stage, first_stage, next_stage, room_at
-from fedapa.federation.network.place import Place
+from fedapa.federation.network.place import Place, trouble_of
 from fedapa.federation.participant import Participant
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import (
@@ -64,10 +64,12 @@ def answer(place: Place, action: str, frames: Frames) -> Frames:
         return actions[action](place, frames)
     except FedapaError as error:
         # Where its files are is the room's own business.
-        told = str(error).replace(place.folder, "its folder").replace(place.data, "its store")
+        told = files_trouble(error) or str(error)
+        told = told.replace(place.folder, "its folder").replace(place.data, "its store")
         return {REFUSED: told.encode()}
     except OSError as error:
-        return {REFUSED: f"{error.strerror or error}; nothing is half written".encode()}
+        told = trouble_of(error, Path(place.folder)).replace(place.folder, "its folder")
+        return {REFUSED: f"{told}; nothing is half written".encode()}
 
 
 def _tell(place: Place, frames: Frames) -> Frames:

@@ -4,6 +4,8 @@ A process of its own does it and ends: what it imports would stay in one that wa
 """
 
 import json
+import os
+import shlex
 import ssl
 import sys
 import time
@@ -12,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from fedapa import __version__
-from fedapa.errors import DataError, FedapaError, RunError
+from fedapa.errors import DataError, FedapaError, RunError, files_trouble
 from fedapa.federation.network.app import app_bundle
 from fedapa.federation.network.certificates import fingerprint, read_public_key
 from fedapa.federation.network.place import Connection, Place
@@ -95,7 +97,22 @@ def _own_key(folder: Path) -> bytes:
     path = folder / "room.pub"
     if not path.is_file() or not (folder / "room.key").is_file():
         raise DataError(f"{folder}: holds no key; make one with 'fedapa room init {folder}'")
+    if not os.access(folder / "room.key", os.R_OK):
+        user = os.geteuid()
+        raise DataError(
+            f"{folder / 'room.key'}: user {user} may not read it; give it to that user: chown -R "
+            f"{user} {shlex.quote(str(folder))}"
+        )
     return read_public_key(path.read_text(), str(path))
+
+
+def _told(error: FedapaError | OSError) -> dict[str, str]:
+    """The kind of an error, by which the room knows whether to try again, and its sentence."""
+    if trouble := files_trouble(error):
+        return {"unreachable": trouble}
+    kinds = {UnreachableError: "unreachable", DataError: "data", FedapaError: "refused"}
+    kind = next((word for one, word in kinds.items() if isinstance(error, one)), "unreachable")
+    return {kind: str(error)}
 
 
 def main() -> None:
@@ -106,10 +123,6 @@ def main() -> None:
     try:
         check_place(place)
         check_server(Connection(server, Path(authority)), Path(place.folder), place.room)
-    except UnreachableError as error:
-        told = {"unreachable": str(error)}
-    except DataError as error:
-        told = {"data": str(error)}
-    except FedapaError as error:
-        told = {"refused": str(error)}
+    except (FedapaError, OSError) as error:
+        told = _told(error)
     sys.stdout.write(json.dumps(told) + "\n")

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedapa.federation.network.logs import keep_short
+
 __all__ = ["PROGRAMS", "end_child", "start_child"]
 
 PROGRAMS = {
@@ -33,7 +35,9 @@ def start_child(
     home: Path,
     listening: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    """Start one of the programs; what it says goes to the end of ``log``.
+    """Start one of the programs; what it says goes to the end of ``log``, which is kept short.
+
+    Whoever starts one that runs for long has to look at its log now and then, too (logs.py).
 
     Args:
         program: its name, see ``PROGRAMS``.
@@ -44,6 +48,7 @@ def start_child(
     """
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
+        keep_short(log)
     environment = {
         **os.environ,
         "FLWR_HOME": str(home),

@@ -14,6 +14,8 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from fedapa.errors import files_trouble
+
 __all__ = ["Impatient", "allow_many_files", "tell_briefly"]
 
 _FILES = 1 << 16
@@ -70,6 +72,6 @@ def tell_briefly(say: Callable[[str], None]) -> None:
             loop.default_exception_handler(context)
         elif time.monotonic() - told >= _BETWEEN:
             told = time.monotonic()
-            say("too many connections: some find no room; see who makes them, or raise LimitNOFILE")
+            say(f"connections find no room: {files_trouble(error)}; see who makes so many")
 
     asyncio.get_running_loop().set_exception_handler(handle)

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 
 from fedapa import __version__
-from fedapa.errors import FedapaError
+from fedapa.errors import FedapaError, files_trouble
 from fedapa.federation.network.certificates import fingerprint, last_day, read_public_key
 from fedapa.federation.network.proxy import HELLO, clock_trouble, validity_trouble
 from fedapa.federation.network.server import is_free, running_process
@@ -165,6 +165,9 @@ def _reach(server: str, authority: Path | None, folder: Path | None) -> Iterator
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         if trouble := validity_trouble(error):
             yield Finding("clock", True, f"{server}: {trouble}")
+            return
+        if trouble := files_trouble(error):
+            yield Finding("files", True, trouble)
             return
         yield Finding(
             "server",

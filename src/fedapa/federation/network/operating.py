@@ -55,7 +55,9 @@ def follow(server: ServerFolder, name: str, say: Callable[[str], None]) -> None:
     while True:
         status = server.status()
         if status.get("run") == name:
-            for entry in status.get("said", []):
+            failed = status.get("state") == "failed"
+            said = status.get("said", [])
+            for entry in said[:-1] if failed else said:  # the last is the error
                 if entry["at"] > told:
                     told = entry["at"]
                     say(entry["said"])
@@ -64,11 +66,14 @@ def follow(server: ServerFolder, name: str, say: Callable[[str], None]) -> None:
                 shown = step
                 say(f"round {step[0]} of {step[1]} {step[2]}".rstrip())
             if status.get("state") == "finished":
+                for sentence in _told_at_the_end(server, name):
+                    say(sentence)
                 say(f"finished: {server.run(name)}")
                 return
-            if status.get("state") == "failed":
-                said = status.get("said") or [{"said": "it failed"}]
-                raise RunError(f"run '{name}': {said[-1]['said']}")
+            if failed:
+                why = said[-1]["said"] if said else "it failed"
+                own = why.startswith(f"run '{name}'")
+                raise RunError(why if own else f"run '{name}': {why}")
         if running_process(server) is None:
             raise RunError(
                 f"the server ended; run '{name}' goes on with 'fedapa server start {server.path}'"
@@ -105,7 +110,13 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
             "bytes": sum(line.get("bytes_up", 0) + line.get("bytes_down", 0) for line in lines),
             "rejected": sum(room in line.get("rejected", {}) for line in records),
         }
-    run = {} if job is None else {"name": job.run, "wanted": job.wanted, "state": said.get("state")}
+    run: dict[str, Any] = {}
+    if job is not None:
+        # Without a server nobody carries it out, whatever was told last.
+        state = said.get("state") if process is not None or not job.wanted else "waiting"
+        run = {"name": job.run, "wanted": job.wanted, "state": state}
+        if state == "finished":
+            run["end"] = _told_at_the_end(server, job.run)
     if records:
         run["round"] = records[-1]["round"]
         run["mean"] = records[-1]["mean"]
@@ -114,10 +125,38 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
         "server": {"running": process is not None, "process": process},
         "rooms": rooms,
         "run": run,
-        "sentences": [entry["said"] for entry in said.get("said", [])][-5:],
+        "sentences": [_dated(entry) for entry in said.get("said", [])[-5:]],
         "refused": len(server.refused()),
         "trouble": server.disk_trouble(),
     }
+
+
+def _told_at_the_end(server: ServerFolder, name: str) -> list[str]:
+    """What people should know of a finished run: which rooms have no model, why, and what to do."""
+    out = server.run(name)
+    summary = run_files.read_summary(out)
+    last = f"exchange {summary['rounds'] + 1}: "
+    told = [note.removeprefix(last) for note in summary.get("notes", []) if note.startswith(last)]
+    taken = run_files.read_data(out)["rooms"]
+    enrolled = {room for room, entry in server.rooms().items() if not entry.expelled}
+    for room in sorted(enrolled - set(taken)):
+        refusal = f"room '{room}' is refused: "
+        said = [entry["said"] for entry in server.status().get("said", [])]
+        refused = next((one.removeprefix(refusal) for one in said if one.startswith(refusal)), "")
+        why = f"it was refused ({refused})" if refused else "it was never connected"
+        told.append(f"room '{room}' has no model of this run: {why}")
+    if enrolled - set(summary["confusion"]):
+        told.append(
+            f"to give a room its model when it is back, set rounds = {summary['rounds'] + 1} in "
+            f"{server.plan_file(name)}, then: fedapa server run {server.path} "
+            f"{server.plan_file(name)}"
+        )
+    return told
+
+
+def _dated(entry: Mapping[str, Any]) -> str:
+    """A sentence with its time: what was so an hour ago may be well again."""
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(entry['at']))} {entry['said']}"
 
 
 def _participated(line: Mapping[str, Any], room: str) -> bool:

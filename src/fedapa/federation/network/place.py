@@ -1,14 +1,17 @@
 """Which room a node is, where its things are, and where its server is; for those that wait."""
 
-from collections.abc import Mapping
+import errno
+import os
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedapa.errors import DataError, PlanError
+from fedapa.errors import DataError, PlanError, files_trouble
 from fedapa.windows.labels import check_name
 
-__all__ = ["Connection", "Place"]
+__all__ = ["Connection", "Place", "trouble_of", "writing_trouble"]
 
 
 @dataclass(frozen=True)
@@ -54,3 +57,38 @@ class Connection:
             raise DataError(
                 f"{self.authority}: no such file; expected the ca.crt of the server's folder"
             )
+
+
+def writing_trouble(folder: Path) -> str:
+    """What to say where a room may not write into its own folder; mostly nothing."""
+    for place in _written(folder):
+        if os.access(place, os.W_OK):
+            continue
+        if os.statvfs(place).f_flag & os.ST_RDONLY:
+            return (
+                f"{place}: is on a file system that is mounted read-only, and a room keeps what it "
+                "learns there; mount it writable, or name the folder by ReadWritePaths= in the "
+                "systemd unit"
+            )
+        user = os.geteuid()
+        return (
+            f"{place}: user {user} may not write there, and a room keeps what it learns in its "
+            f"folder; give it to that user: chown -R {user} {shlex.quote(str(folder))}"
+        )
+    return ""
+
+
+def _written(folder: Path) -> Iterator[Path]:
+    """What a room writes: every folder, and logs, which grow; other files are replaced."""
+    for place, _, files in os.walk(folder):
+        yield Path(place)
+        if Path(place).name == "log":
+            yield from (Path(place) / name for name in sorted(files))
+
+
+def trouble_of(error: OSError, folder: Path) -> str:
+    """An error with a file of a room, with the remedy where there is one."""
+    said = error.strerror or str(error)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return writing_trouble(folder) or said
+    return files_trouble(error) or said

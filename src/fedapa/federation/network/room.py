@@ -22,7 +22,8 @@ from typing import IO, cast
 
 from fedapa.errors import DataError, RunError
 from fedapa.federation.network.child import end_child, start_child
-from fedapa.federation.network.place import Connection, Place
+from fedapa.federation.network.logs import keep_short
+from fedapa.federation.network.place import Connection, Place, trouble_of, writing_trouble
 from fedapa.federation.network.waiting import Waiting
 
 __all__ = ["make_room_folder", "serve"]
@@ -82,7 +83,10 @@ def serve(place: Place, connection: Connection, say: Say, *, once: bool = False)
             wrong = _looked_at(place, connection)
             if wrong is None:
                 began = time.monotonic()
-                said = _live(place, connection, worker, say)
+                try:
+                    said = _live(place, connection, worker, say)
+                except OSError as error:  # of its own files: the next look says more
+                    said = trouble_of(error, Path(place.folder))
                 pause = _FIRST_PAUSE if time.monotonic() - began > _STEADY else pause
             elif (first and wrong.kind == "data") or (once and wrong.kind == "refused"):
                 raise wrong.error
@@ -108,6 +112,8 @@ def _looked_at(place: Place, connection: Connection) -> _Wrong | None:
     See checking.py for what it looks at.
     """
     folder = Path(place.folder)
+    if trouble := writing_trouble(folder):
+        return _Wrong("data", trouble)
     log = folder / "log" / "check.log"
     try:
         looking = start_child(
@@ -118,7 +124,7 @@ def _looked_at(place: Place, connection: Connection) -> _Wrong | None:
             listening=True,
         )
     except OSError as error:  # e.g. a full disk: it may have room later
-        return _Wrong("unreachable", f"{folder}: {error.strerror or error}")
+        return _Wrong("unreachable", f"{folder}: {trouble_of(error, folder)}")
     told, _ = looking.communicate()
     try:
         found: dict[str, str] = json.loads(told)
@@ -176,8 +182,9 @@ def _live(place: Place, connection: Connection, worker: "_Worker", say: Say) -> 
                         say(f"the SuperNode does not answer ({error}); see {log}")
                         heard = time.monotonic()
                 worker.look()
+                keep_short(log)
                 time.sleep(_POLL)
-            written.seek(first)
+            written.seek(min(first, log.stat().st_size))
             return _why_ended(connection.server, written.read())
     finally:
         end_child(node)
@@ -195,6 +202,8 @@ def _why_ended(server: str, written: bytes) -> str:
 
 def _is_connected(written: IO[bytes], before: bool | None) -> bool | None:
     """Whether the SuperNode has its server, by what it has written since the last look."""
+    if written.tell() > os.fstat(written.fileno()).st_size:
+        written.seek(0)  # it had become too long (logs.py)
     news = written.read()
     lost, here = (max(news.rfind(word) for word in words) for words in (_LOST, _CONNECTED))
     return before if lost == here else here > lost
@@ -221,6 +230,7 @@ class _Worker:
 
     def __init__(self, place: Place, say: Say) -> None:
         self._place, self._say = place, say
+        self._log = Path(place.folder) / "log" / "worker.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._busy, self._used = False, 0.0
 
@@ -237,12 +247,11 @@ class _Worker:
             stream.flush()
 
     def _start(self) -> None:
-        folder = Path(self._place.folder)
         self._process = start_child(
             "worker",
             [json.dumps(asdict(self._place))],
-            log=folder / "log" / "worker.log",
-            home=folder / "flower",
+            log=self._log,
+            home=Path(self._place.folder) / "flower",
             listening=True,
         )
         self._busy = False
@@ -261,9 +270,9 @@ class _Worker:
         """Let the worker go if it was idle for long; say so if it went by itself."""
         if self._process is None:
             return
+        keep_short(self._log)
         if self._process.poll() is not None:
-            log = Path(self._place.folder) / "log" / "worker.log"
-            self._say(f"the room's worker died, perhaps for lack of memory; see {log}")
+            self._say(f"the room's worker died, perhaps for lack of memory; see {self._log}")
             self.close()
         elif not self._busy and time.monotonic() - self._used > _LINGER:
             self.close()

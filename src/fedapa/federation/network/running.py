@@ -8,21 +8,30 @@ import contextlib
 import errno
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import httpx
 from flwr.supercore.constant import TaskType
 
-from fedapa.errors import FedapaError, PausedError, RosterError, RunError
+from fedapa.errors import (
+    FedapaError,
+    PausedError,
+    RosterError,
+    RunError,
+    files_trouble,
+    one_line,
+)
 from fedapa.federation import run_files
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.flower import Flower, Grid
 from fedapa.federation.messages import Agreement
 from fedapa.federation.network.app import app_bundle
 from fedapa.federation.network.flower_calls import Control, Tasks, serverapp_grid
+from fedapa.federation.network.run_status import CRASHED, RunStatus
 from fedapa.federation.network.server_folder import ServerFolder
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import agree
@@ -36,8 +45,7 @@ __all__ = ["carry_out_job", "check_plan", "main"]
 
 _AGAIN = 10.0
 """Seconds until a run that pauses looks again."""
-_SENTENCES = 20
-"""What was said last, kept in the status."""
+_LONGEST_REASON = 300
 
 
 def check_plan(plan: Plan) -> None:
@@ -61,30 +69,7 @@ def check_plan(plan: Plan) -> None:
         )
 
 
-@dataclass
-class _Status:
-    """What people are told of a run."""
-
-    server: ServerFolder
-    run: str
-    values: dict[str, Any] = field(default_factory=dict)
-
-    def say(self, sentence: str) -> None:
-        """Keep a sentence, and print it to the log."""
-        said = [*self.values.get("said", []), {"at": time.time(), "said": sentence}]
-        with contextlib.suppress(OSError):
-            sys.stdout.write(sentence + "\n")
-        self.note(said=said[-_SENTENCES:])
-
-    def note(self, **values: Any) -> None:
-        """Keep what is known."""
-        self.values |= {"run": self.run, "at": time.time(), **values}
-        # A full disk must not end what waits for room on it.
-        with contextlib.suppress(OSError):
-            self.server.save_status(self.values)
-
-
-def _carry_out(grid: Grid, server: ServerFolder, plan: Plan, out: Path, status: _Status) -> None:
+def _carry_out(grid: Grid, server: ServerFolder, plan: Plan, out: Path, status: RunStatus) -> None:
     """All rounds that are left, with pauses."""
 
     def agreeing(cards: Sequence[DataCard]) -> Agreement:
@@ -114,7 +99,7 @@ def _carry_out(grid: Grid, server: ServerFolder, plan: Plan, out: Path, status: 
             time.sleep(_AGAIN)
 
 
-def _pause(status: _Status, sentence: str) -> None:
+def _pause(status: RunStatus, sentence: str) -> None:
     if status.values.get("pause") != sentence:
         status.say(sentence)
     status.note(state="paused", pause=sentence)
@@ -153,20 +138,20 @@ def carry_out_job(server: ServerFolder, grid: Grid) -> None:
     job = server.job()
     if job is None:
         raise RunError(f"{server.path}: there is no run to carry out")
-    status = _Status(server, job.run, _last_status(server, job.run))
+    status = RunStatus.of(server, job.run, _print)
+    status.values.pop("error", None)  # of an earlier process
     try:
         plan = _reachable(server, job.run, Plan(**read_toml(server.plan_file(job.run))), status)
         _carry_out(grid, server, plan, server.run(job.run), status)
     except FedapaError as error:
-        status.say(str(error))
-        status.note(state="failed")
+        status.say(files_trouble(error) or str(error), state="failed")
     latest = server.job()
     # Asked for again meanwhile, maybe with more rounds, it is still wanted.
     if latest is not None and latest.run == job.run and latest.since == job.since:
         server.save_job(replace(latest, wanted=False))
 
 
-def _reachable(server: ServerFolder, run: str, plan: Plan, status: _Status) -> Plan:
+def _reachable(server: ServerFolder, run: str, plan: Plan, status: RunStatus) -> Plan:
     """The plan; an open run that has passed the number it is given ends after its next round.
 
     Rounds go on while somebody looks how many there were.
@@ -190,10 +175,24 @@ def main() -> None:
         with _grid(server) as grid:
             carry_out_job(server, grid)
     except (RunError, httpx.HTTPError) as error:  # the SuperLink is gone: the next one goes on
-        sys.stdout.write(f"{error}\n")
+        _print(str(error))
+        _note_end(server, error, str(error))
         sys.exit(1)
+    except Exception as error:
+        traceback.print_exc()
+        _note_end(server, error, f"{type(error).__name__}: {error}")
+        sys.exit(CRASHED)
 
 
-def _last_status(server: ServerFolder, run: str) -> dict[str, Any]:
-    last: Mapping[str, Any] = server.status()
-    return dict(last) if last.get("run") == run else {}
+def _note_end(server: ServerFolder, error: Exception, said: str) -> None:
+    """Leave the reason to the server, which tells it and starts the run again (server.py)."""
+    with contextlib.suppress(FedapaError):  # the status itself may be damaged
+        if (job := server.job()) is not None:
+            reason = one_line(files_trouble(error) or said)[:_LONGEST_REASON]
+            RunStatus.of(server, job.run, _print).note(error=reason)
+
+
+def _print(sentence: str) -> None:
+    """To the log, where there is room for it."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(sentence + "\n")

@@ -14,18 +14,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import filelock
 import uvicorn
 
-from fedapa.errors import FedapaError, RunError
+from fedapa.errors import FedapaError, RunError, files_trouble
 from fedapa.federation.network.app import app_bundle
 from fedapa.federation.network.child import end_child, start_child
 from fedapa.federation.network.connections import Impatient, allow_many_files, tell_briefly
 from fedapa.federation.network.flower_calls import Control
+from fedapa.federation.network.logs import keep_short
 from fedapa.federation.network.proxy import Proxy
-from fedapa.federation.network.server_folder import ServerFolder
+from fedapa.federation.network.run_status import CRASHED, RunStatus
+from fedapa.federation.network.server_folder import Job, ServerFolder
 from fedapa.files import write_text
 
 __all__ = ["is_free", "running_process", "serve", "stop"]
@@ -36,8 +40,11 @@ _PATIENCE = 180.0
 """Seconds that a SuperLink may take to begin; on a weak machine it imports for long."""
 _LOOK = 1.0
 """Seconds between two looks at the children."""
-_SOON_AFTER = 5.0
-"""Seconds until what ended is started again."""
+_SOON_AFTER, _LATEST_AFTER = 5.0, 300.0
+"""Seconds until the process of a run that ended is started again, the longer the more often it
+did without a round in between."""
+_TRIES = 3
+"""Of a run that errors end: so often without a round in between are enough."""
 
 
 def serve(server: ServerFolder, say: Say) -> None:
@@ -115,6 +122,9 @@ class _Server:
         self._run: subprocess.Popen[bytes] | None = None
         self._run_not_before = 0.0
         self._asked = 0.0
+        # How often the run's process ended, and by errors, without a round in between.
+        self._ends = self._crashes = 0
+        self._ended_in: Any = None  # the round
         self._stamp = -1.0
         self._trouble = ""
 
@@ -156,15 +166,17 @@ class _Server:
             try:
                 await asyncio.to_thread(self._look)
             except FedapaError as error:
-                trouble = str(error)
+                trouble = files_trouble(error) or str(error)
             except Exception as error:  # whatever it is, somebody has to go on watching
-                trouble = f"{type(error).__name__}: {error}"
+                trouble = files_trouble(error) or f"{type(error).__name__}: {error}"
             if trouble != self._trouble:  # said once, not every second
                 self._trouble = trouble
                 self._say(trouble or "all is well again")
             await asyncio.sleep(_LOOK)
 
     def _look(self) -> None:
+        for name in ("run", "superlink"):
+            keep_short(self._server.log(name))
         if trouble := self._server.disk_trouble():
             raise RunError(trouble)  # what needs the disk would only end again
         if self._superlink is None or self._superlink.poll() is not None:
@@ -179,7 +191,6 @@ class _Server:
 
     def _look_after_run(self) -> None:
         job = self._server.job()
-        alive = self._run is not None and self._run.poll() is None
         if job is None or not job.wanted:
             if self._run is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -188,14 +199,18 @@ class _Server:
                 self._say(f"run '{'' if job is None else job.run}' has ended")
             self._run = None
             return
-        if alive and job.since != self._asked:
+        if job.since != self._asked:
             end_child(self._run)  # by another plan from now on
-            self._run = None
-        elif alive or time.monotonic() < self._run_not_before:
+            self._ends = self._crashes = 0
+        elif self._run is not None:
+            if (code := self._run.poll()) is not None:
+                self._run = None
+                latest = self._server.job()  # it may have ended well since the first look
+                if latest is not None and latest.wanted:
+                    self._after_end(latest, code)
             return
-        if self._run is not None and job.since == self._asked:
-            self._say(f"the process of run '{job.run}' ended; starting it again")
-        self._run_not_before = time.monotonic() + _SOON_AFTER
+        elif time.monotonic() < self._run_not_before:
+            return
         self._asked = job.since
         self._run = start_child(
             "run",
@@ -203,6 +218,40 @@ class _Server:
             log=self._server.log("run"),
             home=self._server.home,
         )
+
+    def _after_end(self, job: Job, code: int) -> None:
+        """Tell why the process of a run ended; it is started again, or has failed too often."""
+        status = RunStatus.of(self._server, job.run, self._say)
+        error, reached = status.values.pop("error", ""), status.values.get("round")
+        if reached != self._ended_in:
+            self._ends, self._crashes, self._ended_in = 0, 0, reached
+        self._ends += 1
+        self._crashes += code == CRASHED
+        pause = min(_SOON_AFTER * 2 ** (self._ends - 1), _LATEST_AFTER)
+        self._run_not_before = time.monotonic() + pause
+        log = self._server.log("run")
+        again = f"it goes on from its checkpoint in {pause:.0f} s; see {log}"
+        if code < 0:
+            memory = " (mostly for lack of memory: give the machine more)"
+            sentence = (
+                f"run '{job.run}': its process was killed by signal {-code}"
+                f"{memory if -code == signal.SIGKILL else ''}; {again}"
+            )
+        elif code != CRASHED:
+            sentence = f"run '{job.run}': {error or f'its process ended with code {code}'}; {again}"
+        elif self._crashes < _TRIES:
+            sentence = f"run '{job.run}' ended by an error ({error}); {again}"
+        else:
+            plan = self._server.plan_file(job.run)
+            sentence = (
+                f"run '{job.run}' ended by an error ({error}), {self._crashes} times in round "
+                f"{(reached or 0) + 1}; {log} says where: mend it, then go on with 'fedapa server "
+                f"run {self._server.path} {plan}'"
+            )
+            status.say(sentence, state="failed")
+            self._server.save_job(replace(job, wanted=False))
+            return
+        status.say(sentence, state="interrupted")
 
     def _start_superlink(self) -> None:
         server, settings = self._server, self._server.settings

@@ -30,13 +30,13 @@ from fedapa.federation.network.certificates import (
     make_certificates,
     read_public_key,
 )
+from fedapa.federation.network.logs import LONGEST_LOG, earlier_log
 from fedapa.files import folder_aside, locked, write_text
 from fedapa.windows.labels import check_name
 
 __all__ = ["Enrolled", "Job", "ServerFolder", "Settings"]
 
 
-_LONGEST_LOG = 10 * 2**20
 _LEAST_DISK = 2**20
 """Bytes; with fewer a checkpoint may not find room."""
 
@@ -243,8 +243,8 @@ class ServerFolder:
         path = self.path / "log" / "refused.jsonl"
         with contextlib.suppress(OSError):  # a full disk is no reason to let anybody in
             path.parent.mkdir(exist_ok=True)
-            if path.is_file() and path.stat().st_size > _LONGEST_LOG:  # somebody is persistent
-                path.replace(path.with_name("refused-before.jsonl"))
+            if path.is_file() and path.stat().st_size > LONGEST_LOG:  # somebody is persistent
+                path.replace(earlier_log(path))
             with path.open("a") as stream:
                 stream.write(line + "\n")
 

@@ -26,6 +26,7 @@ from fedapa.federation.engines.frames import (
     TELL,
     Frames,
     pack,
+    unpack,
 )
 from fedapa.federation.network.app import app_bundle, make_client_app
 from fedapa.federation.network.flower_calls import Tasks
@@ -59,7 +60,11 @@ def done(
     say(sentences.get(message.metadata.message_type, "working"))
     began = time.monotonic()
     reply = app(message, context)
-    say(f"answered after {time.monotonic() - began:.1f} s; waiting")
+    refused = unpack(reply.content, "own reply").get(REFUSED)
+    if refused is None:
+        say(f"answered after {time.monotonic() - began:.1f} s; waiting")
+    else:
+        say(f"could not answer: {refused.decode()}; waiting")
     return reply
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table as RichTable
 
+from fedapa.errors import one_line
+
 __all__ = [
     "Table",
     "html_table",
@@ -68,6 +70,14 @@ class Table:
     """Rows above which a line is drawn: where one group ends and the next begins."""
     spans: Sequence[tuple[str, int]] = ()
     """A line above the headings: a title and how many columns it stands over, from the left."""
+
+    def __post_init__(self) -> None:
+        """Every cell one printable line: labels and names come from strangers' files and rooms."""
+        object.__setattr__(self, "headings", [one_line(heading) for heading in self.headings])
+        object.__setattr__(self, "rows", [[one_line(cell) for cell in row] for row in self.rows])
+        for words in ("title", "note"):
+            lines = getattr(self, words).split("\n")
+            object.__setattr__(self, words, "\n".join(map(one_line, lines)))
 
     @property
     def plain_headings(self) -> list[str]:
