@@ -148,6 +148,10 @@ class Algorithm:
     """Whether it is the control that puts everybody's windows in one place."""
     pools_in_turn: ClassVar[bool] = False
     """Whether it is the control in which every room has everybody's windows, and is then alone."""
+    deploys_by_state: ClassVar[bool] = True
+    """Whether what is scored hangs on room and state alone, not on the round: a state that did not
+    change is then not scored again. A file that overrides ``deploy`` or ``alternatives`` says it
+    anew; where it says nothing, every exchange scores."""
     plans_ahead: ClassVar[bool] = False
     """Whether ``Round.total`` decides anything: then a longer run is another run from its start."""
 
@@ -160,6 +164,11 @@ class Algorithm:
         for fact in _OWN:
             if fact not in vars(cls):
                 setattr(cls, fact, getattr(Algorithm, fact))
+        for home in cls.__mro__:  # who says it must be whoever deploys, or below
+            if "deploys_by_state" in vars(home):
+                break
+            if {"deploy", "alternatives"} & set(vars(home)):
+                cls.deploys_by_state = False
 
     # ---- what experiments ask ------------------------------------------------------------------
 
