@@ -22,13 +22,13 @@ from fedapa.answers import (
 )
 from fedapa.errors import PayloadError, PlanError, RunError
 from fedapa.evaluation.metrics import METRICS, confusion, presence_at_half, presence_scores
-from fedapa.federation.messages import Request, check_reply
+from fedapa.federation.messages import Request, check_reply, encode_reply
 from fedapa.federation.participant import Participant, _States, introduce
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import check_training, prepare_rooms
 from fedapa.learning.fit import Training
 from fedapa.learning.prototypes import class_prototypes
-from fedapa.payload import Tree, encode
+from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
 from fedapa.rooms.model_file import load_model
 from fedapa.rooms.room import Room
@@ -129,7 +129,8 @@ def test_what_is_deployed_by_the_round_is_scored_in_every_round(
     seen = passes_of(monkeypatch)
     for number in (1, 2, 3):
         room.exchange(round_number(number), Request(download=None, train=False))
-    assert seen.count("test") == 3
+        assert "test" in seen
+        seen.clear()
 
 
 def test_answers_of_one_encoder_share_its_pass(
@@ -149,6 +150,22 @@ def test_answers_of_one_encoder_share_its_pass(
     nearest = room.algorithm.alternatives(room.room, state, round_number(2))["nearest"]
     scores, truth = room.room.scores(nearest)
     assert reply.scores["nearest.accuracy"] == (scores.argmax(axis=1) == truth).mean()
+
+
+def test_a_state_that_holds_its_upload_in_its_reply_is_read(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """As earlier versions wrote it."""
+    room = participant(make_rooms, tmp_path)
+    first = room.exchange(round_number(1), TRAIN)
+    path = tmp_path / "run" / "round-000001.state"
+    entry = decode(path.read_bytes())
+    assert entry.pop("upload").tobytes() == first.upload
+    entry["reply"] = np.frombuffer(encode_reply(replace(first, seconds={})), np.uint8)
+    path.write_bytes(encode(entry))
+    again = room.exchange(round_number(1), TRAIN)
+    assert again.upload == first.upload
+    assert again.scores == first.scores
 
 
 def test_another_download_is_another_request(

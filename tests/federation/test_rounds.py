@@ -227,6 +227,25 @@ def test_a_download_is_made_when_an_engine_takes_it(make_rooms: MakeRooms, tmp_p
     assert all(room["bytes_down"] > 0 for room in record["rooms"].values())
 
 
+def test_what_all_rooms_get_is_encoded_once(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """FedAvg sends everybody one net, FedAPA each room its own mixture."""
+    for name, alike in (("fedavg", True), ("fedapa", False)):
+        plan, rooms = Plan(rounds=1, algorithm=name), make_rooms()
+        algorithm, sent = plan.build(), []
+
+        class Engine(InProcess):
+            def exchange(self, round: Any, requests: Any) -> Any:
+                sent.append([request.download for request in requests.values()])  # noqa: B023
+                return InProcess.exchange(self, round, requests)
+
+        with Engine(algorithm, rooms, folder=tmp_path / name, workers=0) as engine:
+            state = rounds.begin(algorithm, engine, plan)
+            list(rounds.run(algorithm, engine, plan, state))
+        first, *others = sent[-1]
+        assert all((frame is first) == alike for frame in others)
+        assert len(decode(first)) > 0
+
+
 def test_an_open_run_goes_on_until_a_number_is_set(make_rooms: MakeRooms, tmp_path: Path) -> None:
     """Its rooms have a net after every round; ended after the fourth it is a run of four."""
     rooms = make_rooms(windows_per_class=4, shape=(8, 6), architecture="tiny", width=8)

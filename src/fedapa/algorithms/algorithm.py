@@ -21,6 +21,7 @@ from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
 from fedapa.learning.losses import soft_targets
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.learning.tree import NamedArrays, load_weights, weights_of
+from fedapa.models.build import undrawn
 from fedapa.models.model import Counter, Model
 from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
@@ -280,7 +281,8 @@ class Algorithm:
 
     def model(self, room: Room, state: RoomState, *, net: str = "model") -> Model:
         """The net that is trained, with the weights that the state holds by the name ``net``."""
-        model = self.build(room)
+        with undrawn():
+            model = self.build(room)
         load_weights(model, cast(NamedArrays, state[net]))
         if self.training.ordinal:
             held = [place for place in room.held if place < len(room.classes)]

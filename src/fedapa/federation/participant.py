@@ -109,12 +109,17 @@ class Participant:
             memory = _Memory.of(remembered)
             frame = cast(Array, remembered["reply"]).tobytes()
             reply = decode_reply(frame, str(states.path(round.number)))
+            if "upload" in remembered:
+                reply = replace(reply, upload=cast(Array, remembered["upload"]).tobytes())
         else:
             before, earlier, note = self._memory_before(states, round)
             memory, reply, scored = self._work(before, round, request, note)
-            # Seconds are not remembered: an answer from the file took none.
-            answer = np.frombuffer(encode_reply(replace(reply, seconds={})), np.uint8)
-            entry: Tree = {"asked": asked, **memory.tree(), "reply": answer}
+            # Seconds are not remembered: an answer from the file took none. The upload stands
+            # beside the rest, since it is a frame already, and often as large as the state.
+            answer = encode_reply(replace(reply, seconds={}, upload=None))
+            entry: Tree = {"asked": asked, **memory.tree(), "reply": _as_array(answer)}
+            if reply.upload is not None:
+                entry = {**entry, "upload": _as_array(reply.upload)}
             if _alike(memory.served, scored):
                 entry = {**entry, "settled": True}  # its reply has the scores of what is served
             states.save(round.number, entry)
@@ -396,6 +401,10 @@ class _Passes:
         made = [model.embed(windows) for windows, _ in self._room.inspect(part)]
         self._embeddings.append((model, part, made))
         return made
+
+
+def _as_array(frame: bytes) -> Array:
+    return np.frombuffer(frame, np.uint8)
 
 
 def _same_encoder(one: Model, other: Model) -> bool:

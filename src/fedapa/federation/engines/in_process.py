@@ -166,8 +166,10 @@ class InProcess:
                 rooms = portions.pop(0)
                 begun.append((rooms, pool.submit(_serve, rooms, now, *_asked(requests, rooms))))
             rooms, job = begun.popleft()
-            for room, frame in zip(rooms, parted(job.result()), strict=True):
-                replies[room] = decode_reply(cast(bytes, frame))
+            frames = parted(job.result())
+            for room in rooms:
+                told, upload = cast(bytes, next(frames)), next(frames)
+                replies[room] = replace(decode_reply(told), upload=upload)
         return replies
 
 
@@ -214,8 +216,9 @@ def _start_worker(variables: Mapping[str, str], given: bytes) -> None:
 def _serve(rooms: list[str], round: bytes, asked: bytes, downloads: bytes) -> bytes:
     if _SERVED is None:
         raise RunError("a worker was asked before it was started")
-    now, replies = decode_round(round), []
+    now, replies = decode_round(round), list[bytes | None]()
     for room, frame, download in zip(rooms, parted(asked), parted(downloads), strict=True):
         request = replace(decode_request(cast(bytes, frame)), download=download)
-        replies.append(encode_reply(_SERVED.participant(room).exchange(now, request)))
+        reply = _SERVED.participant(room).exchange(now, request)
+        replies += [encode_reply(replace(reply, upload=None)), reply.upload]
     return joined(replies)
