@@ -156,3 +156,50 @@ def test_the_server_is_deaf_to_interrupts_while_it_imports() -> None:
         preexec_fn=hear_ctrl_c,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "heard\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
+def test_workers_of_a_command_are_forked_from_it_and_end_with_it(tmp_path: Path) -> None:
+    """What the command had in memory when its server came is in workers; torch too. A killed
+    command takes its server along."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, sys, time\n"
+        "from multiprocessing import forkserver\n"
+        "from fedapa import processes\n"
+        "MARK = [0]\n"
+        "def look():\n"
+        '    return f\'{sys.modules["__main__"].MARK} {"torch" in sys.modules}\'.encode()\n'
+        "if __name__ == '__main__':\n"
+        "    processes.fork_from_here()\n"
+        "    MARK[0] = 7\n"
+        "    assert processes.get_ready()\n"
+        "    MARK[0] = 8\n"
+        "    with processes.Workers(1, context=processes.importing_once()) as pool:\n"
+        "        print(pool.submit(look).result().decode())\n"
+        "    print(forkserver._forkserver._forkserver_pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    seen, server = ended.stdout.splitlines()
+    assert seen == "[7] True", ended.stderr
+    for _ in range(200):
+        if not Path(f"/proc/{server}").exists():
+            return
+        time.sleep(0.1)
+    pytest.fail("its server is still there")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
+def test_a_process_with_threads_is_not_forked() -> None:
+    script = (
+        "import threading\n"
+        "from fedapa import processes\n"
+        "assert processes._is_single()\n"
+        "import fedapa.federation.engines.in_process\n"
+        "assert processes._is_single(), 'what is imported starts no thread'\n"
+        "wait = threading.Event()\n"
+        "threading.Thread(target=wait.wait, daemon=True).start()\n"
+        "assert not processes._is_single()\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)

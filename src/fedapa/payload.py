@@ -46,6 +46,7 @@ __all__ = [
     "decode",
     "digest",
     "encode",
+    "encode_parts",
     "leaves",
 ]
 
@@ -77,6 +78,7 @@ _DTYPES = frozenset(
         "float64",
     ]
 )
+_KNOWN = frozenset(np.dtype(name).newbyteorder("<") for name in _DTYPES)  # names are slow to spell
 _ROUNDED = ""  # no name in a payload is empty: here stands the precision of rounded floats
 _STEPS = 127  # of int8 to either side; −128 is not used
 # The least and the largest magnitude of a row that is rounded as it should be: float16 has full
@@ -108,7 +110,14 @@ def digest(frame: bytes) -> str:
 
 
 def encode(tree: Tree, precision: Precision = "float32") -> bytes:
-    """The frame of a tree. Raises PayloadError for anything that is not an array or a scalar.
+    """The frame of a tree, see ``encode_parts``."""
+    return b"".join(encode_parts(tree, precision))
+
+
+def encode_parts(tree: Tree, precision: Precision = "float32") -> tuple[bytes, bytes]:
+    """The head and the body of the frame of a tree: apart, a large body is not copied once more.
+
+    Raises PayloadError for anything that is not an array or a scalar.
 
     Args:
         tree: arrays and scalars by name.
@@ -121,12 +130,12 @@ def encode(tree: Tree, precision: Precision = "float32") -> bytes:
     _check_names(tree, "")
     for path, value in leaves(tree):
         if isinstance(value, np.ndarray):
-            if value.dtype.name not in _DTYPES:
+            little = value.astype(value.dtype.newbyteorder("<"), copy=False)
+            if little.dtype not in _KNOWN:
                 raise PayloadError(
                     f"{path}: dtype {value.dtype} cannot travel; "
                     f"known: {', '.join(sorted(_DTYPES))}"
                 )
-            little = value.astype(value.dtype.newbyteorder("<"), copy=False)
             arrays[path] = np.ascontiguousarray(little).reshape(value.shape)
             if precision != "float32" and value.dtype.kind == "f":
                 # safetensors writes memory as it lies: only what is contiguous keeps its order.
@@ -146,7 +155,7 @@ def encode(tree: Tree, precision: Precision = "float32") -> bytes:
     metadata = {"tree": json.dumps(scalars, sort_keys=True, separators=(",", ":"))}
     body = safetensors_numpy.save(arrays, metadata=metadata)
     checksum = hashlib.blake2b(body, digest_size=16).digest()
-    return _HEAD.pack(_MAGIC, _VERSION, 0, len(body), checksum) + body
+    return _HEAD.pack(_MAGIC, _VERSION, 0, len(body), checksum), body
 
 
 def _rounded(path: str, value: Array, precision: Precision) -> dict[str, Array]:
@@ -239,7 +248,7 @@ def decode(frame: bytes, source: str = "payload") -> dict[str, Value]:
         if not isinstance(scalars, dict):
             raise ValueError("its tree is none")
         for path, value in arrays.items():
-            if value.dtype.name not in _DTYPES:
+            if value.dtype not in _KNOWN:
                 raise ValueError(f"'{path}' is {value.dtype}")
         if _ROUNDED in scalars:
             arrays = _restored(arrays, scalars.pop(_ROUNDED))

@@ -1,9 +1,12 @@
 """Worker processes: where they come from, what they send back, how they end; and progress.
 
-**Where from.** Importing torch takes more than a second. On Linux one process does it once, in the
-background while the command itself does, and workers are forked from that: it has no threads and
-no data, so nothing of the caller's is copied. Elsewhere every worker is spawned and imports for
-itself. This module imports nothing heavy: ``get_ready`` may be the first thing a command does.
+**Where from.** Importing torch takes two seconds and 200 MB. On Linux workers are forked from a
+server that has imported it. A command forks that server of itself as soon as it has imported what
+both need and before it has any thread or data: torch is then imported once for all processes, and
+its pages are shared. A script that calls ``fedapa.run`` may have threads and data, so there the
+server is a new process, which imports in the background. Elsewhere every worker is spawned and
+imports for itself. This module imports nothing heavy: ``get_ready`` may be the first thing a
+command does.
 
 **What back.** A worker that dies half-way through sending a large result leaves
 ``concurrent.futures`` reading for ever: it holds the pipe's other end open itself. So results go
@@ -17,6 +20,9 @@ prints nor knows who watches: the command line draws bars or lines from it.
 import contextlib
 import ctypes
 import functools
+import gc
+import importlib
+import itertools
 import multiprocessing
 import os
 import secrets
@@ -25,14 +31,15 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, resource_tracker, util
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, NoReturn, ParamSpec
 
 from threadpoolctl import ThreadpoolController
 
@@ -45,6 +52,7 @@ __all__ = [
     "Workers",
     "available_cores",
     "begin_worker",
+    "fork_from_here",
     "get_ready",
     "importing_once",
     "keep_memory",
@@ -57,6 +65,8 @@ __all__ = [
 
 _IMPORTED = ("fedapa.federation.engines.in_process", "fedapa.models.kernels")
 _P = ParamSpec("_P")
+_OURS = False
+"""Whether this process is a command of ours and nobody else's script."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +104,77 @@ def importing_once() -> BaseContext:
     return multiprocessing.get_context("forkserver" if get_ready() else "spawn")
 
 
+def fork_from_here() -> None:
+    """Say that this process is a command of ours: its workers may be forked of it."""
+    global _OURS
+    _OURS = True
+
+
 def get_ready() -> bool:
-    """Begin to import what workers need; whether there is a process that does so."""
+    """Have what workers need imported; whether there is a process to fork them from."""
     if sys.platform != "linux":
         return False
     try:
         multiprocessing.set_forkserver_preload(list(_IMPORTED))
-        with _deaf():
+        with _deaf(), _forking() if _OURS else contextlib.nullcontext():
             forkserver.ensure_running()
     except OSError:  # no socket can be made, e.g. below a long path of temporary files
         return False
     return True
+
+
+@contextlib.contextmanager
+def _forking() -> Iterator[None]:
+    """Whatever server starts now is a fork of this process, unless threads forbid it."""
+
+    def fork(program: Any, command: Sequence[Any], handles: Sequence[int]) -> int:
+        for module in _IMPORTED:
+            importlib.import_module(module)
+        if not _is_single():
+            return int(start(program, command, handles))
+        sys.stdout.flush()  # or workers would write once more what waits there
+        sys.stderr.flush()
+        gc.collect()
+        gc.freeze()  # a collection in a worker would write to every page, and so copy it
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, see ``_is_single``
+            child = os.fork()
+        if child == 0:
+            _serve(str(command[-1]), handles)
+        gc.unfreeze()
+        return child
+
+    resource_tracker.ensure_running()  # or it would be such a fork, too
+    start, util.spawnv_passfds = util.spawnv_passfds, fork  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        util.spawnv_passfds = start
+
+
+def _is_single() -> bool:
+    """Whether this process has no thread but those of linear algebra, which end before a fork."""
+    pools = ThreadpoolController().select(user_api="blas").info()  # of what is loaded by now
+    others = sum(pool["num_threads"] - 1 for pool in pools)
+    running = len(list(Path("/proc/self/task").iterdir()))
+    return threading.active_count() == 1 and running <= 1 + others
+
+
+def _serve(command: str, handles: Sequence[int]) -> NoReturn:
+    """In the fork: be the server that the standard library would have started by ``command``."""
+    code = 1
+    try:
+        # One of the others is the pipe by whose end it learns that the command has ended.
+        kept = sorted({0, 1, 2, *handles})
+        for before, after in itertools.pairwise([*kept, os.sysconf("SC_OPEN_MAX")]):
+            os.closerange(before + 1, after)
+        # Its lock is the caller's, who holds it just now.
+        forkserver.ensure_running.__self__.__init__()  # type: ignore[attr-defined]
+        exec(command, {})
+    except SystemExit:
+        code = 0
+    finally:
+        os._exit(code)
 
 
 @contextlib.contextmanager

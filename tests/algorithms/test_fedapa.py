@@ -60,6 +60,24 @@ def test_a_round_of_the_server_by_hand() -> None:
     np.testing.assert_allclose(other["clients"], [[[1, 0], [2, 2]]])
 
 
+def test_a_checkpoint_that_keeps_padded_sets_is_read() -> None:
+    """Earlier versions kept every room's padded set; what rooms get does not change."""
+    algorithm = FedAPA()
+    uploads = {
+        "room 0": upload([[1, 0], [2, 2]], [True, True]),
+        "room 1": upload([[0, 1]], [True, False]),
+    }
+    server = algorithm.merge(algorithm.open(cards(2), Key(0)), uploads, ROUND)
+    earlier = {name: value for name, value in server.items() if name != "padding"}
+    earlier["padded"] = np.array([[[1, 0], [2, 2]], [[0, 1], [2, 2]]], np.float32)
+    for room in ("room 0", "room 1"):
+        given, expected = (algorithm.download(state, room, ROUND) for state in (earlier, server))
+        assert encode(given) == encode(expected)
+    merged = algorithm.merge(earlier, uploads, ROUND)
+    assert "padded" not in merged
+    assert encode(merged) == encode(algorithm.merge(server, uploads, ROUND))
+
+
 def test_q_is_built_from_unpadded_sets() -> None:
     """Room 2 lacks class 0; if it were padded before mixing, room 0 would take a third of it."""
     algorithm = FedAPA(aggregation_temperature=1e9)
@@ -148,7 +166,9 @@ def test_a_sample_of_peers_is_drawn_anew_each_round_evenly_and_never_oneself() -
     times: Counter[tuple[int, ...]] = Counter()
     for number in range(1, 1201):
         down = algorithm.download(server, "room 1", Round(number, 1200, Key(0) / "round" / number))
-        rows = [np.flatnonzero((server["padded"] == one).all((1, 2))) for one in down["clients"]]
+        rows = [
+            np.flatnonzero((server["prototypes"] == one).all((1, 2))) for one in down["clients"]
+        ]
         times[tuple(int(row) for (row,) in rows)] += 1
         assert down["drawn_of"] == 4
     assert sorted(times) == list(itertools.combinations((0, 2, 3, 4), 2))

@@ -10,7 +10,14 @@ import pytest
 from fedapa import Plan, run
 from fedapa.algorithms import find, names
 from fedapa.algorithms.algorithm import Algorithm, Round
-from fedapa.federation.engines.handover import Handover, decode_handover, encode_handover
+from fedapa.federation.engines.handover import (
+    Handover,
+    RoomFiles,
+    decode_handover,
+    encode_handover,
+    joined,
+    parted,
+)
 from fedapa.federation.messages import Reply, Request
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
@@ -90,6 +97,23 @@ def test_memory_maps_that_are_not_their_file_travel_as_values(
         (arrived,) = handed_over(replace(room, windows=windows), tmp_path).rooms
         np.testing.assert_array_equal(arrived.windows, windows)
         assert arrived.digest == array_digest(windows)
+
+
+def test_a_worker_has_few_rooms_in_memory(tmp_path: Path, make_rooms: MakeRooms) -> None:
+    room = make_rooms()[0]
+    rooms = [replace(room, name=f"room {number:03d}") for number in range(70)]
+    given = decode_handover(encode_handover(Handover(find("local")(), rooms, tmp_path), tmp_path))
+    assert isinstance(given.rooms, RoomFiles)
+    assert [one.name for one in given.rooms] == [one.name for one in rooms]
+    assert len(given.rooms._read) == 64
+    last = given.rooms.named("room 069")
+    assert last is given.rooms.named("room 069")
+    assert given.rooms.named("room 000").name == "room 000", "it is read again"
+
+
+def test_frames_are_parted_as_they_were_joined() -> None:
+    frames = [b"one", None, b"", b"three" * 1000]
+    assert list(parted(joined(frames))) == frames
 
 
 @pytest.mark.parametrize("name", names())

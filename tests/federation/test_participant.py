@@ -1,7 +1,9 @@
 """The room's side: remembers two rounds, answers repeats, never trains twice."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -20,13 +22,13 @@ from fedapa.answers import (
 )
 from fedapa.errors import PayloadError, PlanError, RunError
 from fedapa.evaluation.metrics import METRICS, confusion, presence_at_half, presence_scores
-from fedapa.federation.messages import Request, check_reply
+from fedapa.federation.messages import Request, check_reply, encode_reply
 from fedapa.federation.participant import Participant, _States, introduce
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import check_training, prepare_rooms
 from fedapa.learning.fit import Training
 from fedapa.learning.prototypes import class_prototypes
-from fedapa.payload import Tree, encode
+from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
 from fedapa.rooms.model_file import load_model
 from fedapa.rooms.room import Room
@@ -70,6 +72,100 @@ def test_a_repeated_request_gets_the_same_answer_from_the_file(
     assert again.upload == first.upload
     assert again.scores == first.scores
     assert again.report == first.report
+
+
+def passes_of(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
+    """Which parts of a room's windows went through a net, from now on."""
+    seen: list[Part] = []
+    inspect = Room.inspect
+
+    def noted(self: Room, part: Part) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        seen.append(part)
+        return inspect(self, part)
+
+    monkeypatch.setattr(Room, "inspect", noted)
+    return seen
+
+
+def test_a_state_that_did_not_change_is_not_scored_again(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Round 1 trains, 2 and 3 only score, 4 trains again: the state of 2, 3 and 4 is one."""
+    room = participant(make_rooms, tmp_path / "a")
+    only_score = Request(download=None, train=False)
+    room.exchange(round_number(1), TRAIN)
+    seen = passes_of(monkeypatch)
+    first = room.exchange(round_number(2), only_score)
+    assert seen.count("test") == 1
+    seen.clear()
+    second = room.exchange(round_number(3), only_score)
+    assert not seen
+    assert second.scores == first.scores
+    for name in ("confusion", "reliability", "roc"):
+        np.testing.assert_array_equal(getattr(second, name), getattr(first, name))
+    third = room.exchange(round_number(4), TRAIN)
+    assert "test" not in seen
+    assert third.scores == first.scores
+    assert third.upload is not None
+    seen.clear()
+    room.exchange(round_number(5), only_score)
+    assert "test" in seen, "it has trained"
+
+
+def test_what_is_deployed_by_the_round_is_scored_in_every_round(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """WiFederated scores a fine-tuned copy in some rounds, of a state that stays as it is."""
+    kind = algorithms.find("wifederated")
+    assert not kind.deploys_by_state
+    assert algorithms.find("fedavg").deploys_by_state
+
+    class Own(FedAPA):
+        def deploy(self, *_: object) -> Any:
+            raise NotImplementedError
+
+    assert not Own.deploys_by_state, "who does not say is scored in every round"
+    room = replace(participant(make_rooms, tmp_path), algorithm=kind())
+    seen = passes_of(monkeypatch)
+    for number in (1, 2, 3):
+        room.exchange(round_number(number), Request(download=None, train=False))
+        assert "test" in seen
+        seen.clear()
+
+
+def test_answers_of_one_encoder_share_its_pass(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FedProto is scored by its classifier and by the nearest mean: one pass over test windows, and
+    the figures of two."""
+    room = replace(participant(make_rooms, tmp_path), algorithm=algorithms.find("fedproto")())
+    room.exchange(round_number(1), TRAIN)
+    means = np.eye(room.room.outputs, room.room.width, dtype=np.float32)
+    known = np.ones(room.room.outputs, bool)
+    download = {"mean": means, "known": known}
+    seen = passes_of(monkeypatch)
+    reply = room.exchange(round_number(2), Request(encode(download), train=False))
+    assert seen.count("test") == 1
+    state = _state_of(room, 3)
+    nearest = room.algorithm.alternatives(room.room, state, round_number(2))["nearest"]
+    scores, truth = room.room.scores(nearest)
+    assert reply.scores["nearest.accuracy"] == (scores.argmax(axis=1) == truth).mean()
+
+
+def test_a_state_that_holds_its_upload_in_its_reply_is_read(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """As earlier versions wrote it."""
+    room = participant(make_rooms, tmp_path)
+    first = room.exchange(round_number(1), TRAIN)
+    path = tmp_path / "run" / "round-000001.state"
+    entry = decode(path.read_bytes())
+    assert entry.pop("upload").tobytes() == first.upload
+    entry["reply"] = np.frombuffer(encode_reply(replace(first, seconds={})), np.uint8)
+    path.write_bytes(encode(entry))
+    again = room.exchange(round_number(1), TRAIN)
+    assert again.upload == first.upload
+    assert again.scores == first.scores
 
 
 def test_another_download_is_another_request(

@@ -1,15 +1,16 @@
 """What the server does with uploads that cannot be: the round goes on, the others are as before."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from fedapa import Plan, run
 from fedapa.algorithms.algorithm import Roster, Round
+from fedapa.algorithms.fedapa import FedAPA
 from fedapa.errors import PlanError, RunError
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess
@@ -183,6 +184,66 @@ class Ending:
         if round.number == self._before:
             raise KeyboardInterrupt
         return self._engine.exchange(round, requests)
+
+
+@dataclass(frozen=True)
+class Counting(FedAPA):
+    """FedAPA that notes whose download is made."""
+
+    made: ClassVar[list[str]] = []
+
+    def download(self, state: Any, room: str, round: Any) -> Any:
+        self.made.append(room)
+        return super().download(state, room, round)
+
+
+def test_a_download_is_made_when_an_engine_takes_it(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """Once for each room and exchange, one after the other: all at once may be gigabytes."""
+    plan, rooms = Plan(rounds=1, algorithm="fedapa"), make_rooms()
+    names = sorted(room.name for room in rooms)
+
+    class Engine(InProcess):
+        def exchange(self, round: Any, requests: Any) -> Any:
+            assert not Counting.made
+            assert list(requests) == names
+            assert names[0] in requests
+            assert not Counting.made, "who only looks who is asked makes nothing"
+            replies = {
+                name: InProcess.exchange(self, round, {name: requests[name]})[name]
+                for name in names
+            }
+            assert Counting.made == names
+            Counting.made.clear()
+            with pytest.raises(KeyError):
+                requests["nobody"]
+            return replies
+
+    algorithm = Counting()
+    with Engine(algorithm, rooms, folder=tmp_path, workers=0) as engine:
+        state = rounds.begin(algorithm, engine, plan)
+        steps = list(rounds.run(algorithm, engine, plan, state))
+    assert not Counting.made, "records tell the bytes of downloads without making them again"
+    (record,) = [step.record for step in steps if step.record]
+    assert all(room["bytes_down"] > 0 for room in record["rooms"].values())
+
+
+def test_what_all_rooms_get_is_encoded_once(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """FedAvg sends everybody one net, FedAPA each room its own mixture."""
+    for name, alike in (("fedavg", True), ("fedapa", False)):
+        plan, rooms = Plan(rounds=1, algorithm=name), make_rooms()
+        algorithm, sent = plan.build(), []
+
+        class Engine(InProcess):
+            def exchange(self, round: Any, requests: Any) -> Any:
+                sent.append([request.download for request in requests.values()])  # noqa: B023
+                return InProcess.exchange(self, round, requests)
+
+        with Engine(algorithm, rooms, folder=tmp_path / name, workers=0) as engine:
+            state = rounds.begin(algorithm, engine, plan)
+            list(rounds.run(algorithm, engine, plan, state))
+        first, *others = sent[-1]
+        assert all((frame is first) == alike for frame in others)
+        assert len(decode(first)) > 0
 
 
 def test_an_open_run_goes_on_until_a_number_is_set(make_rooms: MakeRooms, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from fedapa.errors import DataError, PlanError
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.randomness import Key
-from fedapa.rooms.skew import by_classes, by_dirichlet, deal
+from fedapa.rooms.skew import _mended, by_classes, by_dirichlet, deal
 from fedapa.stores.materialise import RoomWindows
 from fedapa.stores.store import write_store
 from fedapa.windows.recipe import Recipe
@@ -52,8 +52,31 @@ def test_every_dirichlet_room_can_learn_and_be_tested() -> None:
 
 
 def test_too_few_units_for_dirichlet_say_so() -> None:
-    with pytest.raises(DataError, match=r"raise it, or lower partition_rooms"):
+    """Three rooms need six pairs of equal units, and there are two."""
+    with pytest.raises(DataError, match=r"do not give each of 3 rooms two classes of two each"):
         by_dirichlet([0, 0, 1, 1], rooms=3, concentration=0.5, key=Key(0))
+
+
+@pytest.mark.parametrize("concentration", [0.1, 0.5, 10.0])
+def test_few_units_are_dealt_to_many_rooms(concentration: float) -> None:
+    """1,008 windows of 21 classes to 100 rooms: no draw gives every room two classes of two."""
+    labels = [index % 21 for index in range(1008)]
+    dealt = by_dirichlet(labels, rooms=100, concentration=concentration, key=Key(0))
+    assert sorted(np.concatenate(dealt).tolist()) == list(range(1008))
+    for part in dealt:
+        held = Counter(labels[unit] for unit in part)
+        assert sum(count >= 2 for count in held.values()) >= 2
+    again = by_dirichlet(labels, rooms=100, concentration=concentration, key=Key(0))
+    assert all(np.array_equal(one, other) for one, other in zip(dealt, again, strict=True))
+
+
+def test_mending_moves_as_few_units_as_it_can() -> None:
+    """Room 2 has one unit of class 0 and lacks three: one of class 0, two of class 1. Room 0 holds
+    most of class 0. Of class 1 rooms 0 and 1 have five each; the first gives first."""
+    dealt = [[[0, 1, 2, 3], [4, 5, 6, 7, 8]], [[9, 10], [11, 12, 13, 14, 15]], [[16], []]]
+    sizes = np.asarray([[len(part) for part in parts] for parts in dealt])
+    mended = _mended(dealt, sizes)
+    assert mended == [[[0, 1, 2], [4, 5, 6, 7]], [[9, 10], [11, 12, 13, 14]], [[16, 3], [8, 15]]]
 
 
 def test_classes_a_room_by_hand() -> None:

@@ -21,6 +21,7 @@ from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
 from fedapa.learning.losses import soft_targets
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.learning.tree import NamedArrays, load_weights, weights_of
+from fedapa.models.build import undrawn
 from fedapa.models.model import Counter, Model
 from fedapa.payload import Array, Tree
 from fedapa.randomness import Key
@@ -148,6 +149,10 @@ class Algorithm:
     """Whether it is the control that puts everybody's windows in one place."""
     pools_in_turn: ClassVar[bool] = False
     """Whether it is the control in which every room has everybody's windows, and is then alone."""
+    deploys_by_state: ClassVar[bool] = True
+    """Whether what is scored hangs on room and state alone, not on the round: a state that did not
+    change is then not scored again. A file that overrides ``deploy`` or ``alternatives`` says it
+    anew; where it says nothing, every exchange scores."""
     plans_ahead: ClassVar[bool] = False
     """Whether ``Round.total`` decides anything: then a longer run is another run from its start."""
 
@@ -160,6 +165,11 @@ class Algorithm:
         for fact in _OWN:
             if fact not in vars(cls):
                 setattr(cls, fact, getattr(Algorithm, fact))
+        for home in cls.__mro__:  # who says it must be whoever deploys, or below
+            if "deploys_by_state" in vars(home):
+                break
+            if {"deploy", "alternatives"} & set(vars(home)):
+                cls.deploys_by_state = False
 
     # ---- what experiments ask ------------------------------------------------------------------
 
@@ -271,7 +281,8 @@ class Algorithm:
 
     def model(self, room: Room, state: RoomState, *, net: str = "model") -> Model:
         """The net that is trained, with the weights that the state holds by the name ``net``."""
-        model = self.build(room)
+        with undrawn():
+            model = self.build(room)
         load_weights(model, cast(NamedArrays, state[net]))
         if self.training.ordinal:
             held = [place for place in room.held if place < len(room.classes)]

@@ -37,6 +37,7 @@ class Caring(FedAvg):
 
     name: ClassVar[str] = "caring"
     title: ClassVar[str] = "CARING"
+    deploys_by_state: ClassVar[bool] = True
     travels: ClassVar[str] = "all weights and BatchNorm statistics, validation accuracy up"
     citation: ClassVar[str] = "Li et al., IEEE TMC 2024"
     paper: ClassVar[str] = "CARING"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -54,7 +55,6 @@ from fedapa.learning.prototypes import (
     aggregate_prototypes,
     aggregation_weights,
     mean_prototypes,
-    pad_prototypes,
     weight_entropy,
 )
 from fedapa.learning.schedule import warm_up
@@ -167,40 +167,42 @@ class FedAPA(PrototypeExchange):
         if self.peers == "none" or (round.number - _FIRST) % self.peers_every:
             return payload
         (heard,) = np.nonzero(heard_sets(state, apart_from=room))
-        padded = cast(Floats, state["padded"])
         if not isinstance(self.peers, int) or self.peers >= len(heard):
             # Named as in the paper: the name travels, and its bytes count.
-            return {**payload, "clients": padded[heard]}
+            return {**payload, "clients": _padded(state, heard)}
         stream = (round.key / "room" / room / "peers").numpy()
         drawn = np.sort(stream.choice(heard, self.peers, replace=False))
-        return {**payload, "clients": padded[drawn], "drawn_of": len(heard)}
+        return {**payload, "clients": _padded(state, drawn), "drawn_of": len(heard)}
 
     def uploads(self, card: RoomCard, round: Round) -> Mapping[str, Form]:
         """The room's set, and the samples behind it where padding needs them."""
         return {} if self.is_alone else set_forms(card, with_counts=self.padding == "counts")
 
     def mixed(self, state: ServerState) -> ServerState:
-        """Q of every room and the padded sets: mix the sets as they came, then pad copies."""
+        """Q of every room and what sets are padded with: mix the sets as they came, then pad."""
+        made = ("mixture", "padding", "padded", "known")
+        kept = {name: value for name, value in state.items() if name not in made}
         if not is_heard(state):
-            made = ("mixture", "padded", "known")
-            return {name: value for name, value in state.items() if name not in made}
+            return kept
         prototypes, present = stored_sets(state)
         behind = cast(Array, state["counts"]) if self.padding == "counts" else None
-        padded = pad_prototypes(prototypes, present, behind)
+        padding = cast(Floats, mean_prototypes(prototypes, present, behind))  # (C, D)
         # Rows a room does not hold are the same mean in its mixture and in its own set.
-        mixture = np.where(present[:, :, None], self._mix(prototypes, present), padded)
+        mixture = self._mix(prototypes, present)
+        np.copyto(mixture, padding, where=~present[:, :, None])
         # Once a round: over the sets of all rooms it would take each of N downloads N steps.
         known: Mask = np.any(present, axis=0)
-        return {**state, "mixture": mixture, "padded": padded, "known": known}
+        return {**kept, "mixture": mixture, "padding": padding, "known": known}
 
-    def _mix(self, prototypes: Floats, present: Mask) -> Array:
-        """Q [N, C, D] for the classes that a room holds."""
+    def _mix(self, prototypes: Floats, present: Mask) -> Floats:
+        """Q [N, C, D] for the classes that a room holds, as an array of its own."""
         if self.mixture == "average":
             mean = mean_prototypes(prototypes, present)  # (C, D)
-            return np.broadcast_to(mean, prototypes.shape)
-        return aggregate_prototypes(
+            return np.array(np.broadcast_to(mean, prototypes.shape), np.float32)
+        mixed = aggregate_prototypes(
             prototypes, present, self.aggregation_temperature, include_self=self.include_self
         )
+        return np.require(mixed, np.float32, ["W", "O"])
 
     def explain(self, state: ServerState) -> dict[str, float | Array]:
         """The weights between rooms (mean over the classes a room holds) and their entropy."""
@@ -306,6 +308,18 @@ class FedAPA(PrototypeExchange):
             # A room's own padded rows are the mixture's: eq:padding gives both the same mean.
             sets = np.concatenate([sets, full_set(state, mixture)[None]])  # (N, C, D)
         return _Targets(mixture, sets, shares, np.array(cast(Mask, state["known"])))
+
+
+def _padded(state: ServerState, rooms: npt.NDArray[np.int64]) -> Floats:
+    """The sets of some rooms [n, C, D], absent rows filled by the mean of those that hold them.
+
+    Not kept for all rooms: it would be as large as all sets once more.
+    """
+    if "padded" in state:  # a checkpoint of an earlier version, before its next merge
+        return cast(Floats, state["padded"])[rooms]
+    prototypes, present = stored_sets(state)
+    held = present[rooms][:, :, None]  # (n, C, 1)
+    return np.where(held, prototypes[rooms], cast(Floats, state["padding"]))
 
 
 # ---- its control, and the settings that comparisons call by a name of their own ------------------

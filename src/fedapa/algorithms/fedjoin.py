@@ -98,6 +98,7 @@ class FedJoin(FedAvg):
 
     name: ClassVar[str] = "fedjoin"
     title: ClassVar[str] = "FedJoin"
+    deploys_by_state: ClassVar[bool] = True
     travels: ClassVar[str] = "all weights, class prototypes, a temperature; their means down"
     citation: ClassVar[str] = "our own"
     year: ClassVar[int] = 2026

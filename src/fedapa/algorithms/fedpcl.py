@@ -47,6 +47,7 @@ class FedPCL(PrototypeExchange):
 
     name: ClassVar[str] = "fedpcl"
     title: ClassVar[str] = "FedPCL"
+    deploys_by_state: ClassVar[bool] = True
     travels: ClassVar[str] = "class prototypes up; their mean and the other rooms' sets down"
     citation: ClassVar[str] = "Tan et al., NeurIPS 2022"
     paper: ClassVar[str] = (

@@ -43,6 +43,7 @@ class FedProto(PrototypeExchange):
 
     name: ClassVar[str] = "fedproto"
     title: ClassVar[str] = "FedProto"
+    deploys_by_state: ClassVar[bool] = True
     travels: ClassVar[str] = "class prototypes up, their mean down"
     citation: ClassVar[str] = "Tan et al., AAAI 2022"
     paper: ClassVar[str] = "FedProto"

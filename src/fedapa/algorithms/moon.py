@@ -39,6 +39,7 @@ class Moon(FedAvg):
 
     name: ClassVar[str] = "moon"
     title: ClassVar[str] = "MOON"
+    deploys_by_state: ClassVar[bool] = True
     travels: ClassVar[str] = "all weights and BatchNorm statistics, with the projection's"
     citation: ClassVar[str] = "Li, He and Song, CVPR 2021"
     paper: ClassVar[str] = "Model-Contrastive Federated Learning"

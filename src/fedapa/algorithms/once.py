@@ -40,6 +40,7 @@ _LEAST = 1e-12
 class FitOnce(Algorithm, ABC):
     """Subclasses say what is fitted, what answers before, and how it is made of its arrays."""
 
+    deploys_by_state: ClassVar[bool] = True
     travels: ClassVar[str] = "nothing"
     needs_features: ClassVar[bool] = True
     fits_once: ClassVar[bool] = True

@@ -22,6 +22,7 @@ from fedapa.cli.run import demo, run
 from fedapa.cli.serve import serve
 from fedapa.cli.simulate import simulate
 from fedapa.errors import FedapaError, files_trouble
+from fedapa.processes import fork_from_here
 
 __all__ = ["app", "main"]
 
@@ -94,6 +95,7 @@ app.command()(doctor)
 def main() -> None:
     """Run the command line; a user's mistake is one sentence and exit code 2."""
     take_any_stream()
+    fork_from_here()
     try:
         try:
             app()

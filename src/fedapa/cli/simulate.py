@@ -36,14 +36,25 @@ def simulate(
     rooms: Annotated[
         Path | None, typer.Option(help="A TOML file that changes or adds rooms; docs/simulator.md.")
     ] = None,
+    many: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="So many rooms, each a variation of one of the preset's in turn: other size, "
+            "walls, furniture, antennas and people; docs/simulator.md. Best with --preset smoke.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     workers: Annotated[int, typer.Option(min=1, help="Processes; the numbers do not change.")] = 1,
 ) -> None:
     """Make a store of SIMULATED rooms: recordings of 0 to 20 people on several days.
 
     Example: fedapa simulate --preset six-rooms --seed 0 --workers 2 --out rooms.h5
+
+    Example: fedapa simulate --preset smoke --many 100 --workers 2 --out hundred.h5
     """
     from fedapa.csi.capture import data_kind
+    from fedapa.stores.many_rooms import many_rooms
     from fedapa.stores.simulated import write_simulated
     from fedapa.stores.simulated_captures import (
         patterns_of,
@@ -55,6 +66,8 @@ def simulate(
     chosen = preset_of(preset)
     if rooms is not None:
         chosen = changed_preset(chosen, read_toml(rooms))
+    if many is not None:
+        chosen = many_rooms(chosen, many, seed=seed)
     if out is None and pcap is None:
         raise PlanError("say where to: --out FILE for a store, --pcap FOLDER for captures")
     if visits is not None and (out is not None or pcap is None):

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from fedapa.csi.capture import data_kind
 from fedapa.errors import RunError
@@ -91,6 +90,8 @@ def spread(values: Sequence[float]) -> Spread:
 
 def student_t(seeds: int) -> float:
     """Half the interval of a mean over so many seeds, in its standard errors."""
+    from scipy import special  # half a second to import, and one seed does not need it
+
     return float(special.stdtrit(seeds - 1, (1 + CONFIDENCE) / 2))
 
 

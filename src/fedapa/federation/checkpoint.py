@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedapa.files import write_bytes
-from fedapa.payload import Tree, Value, decode, encode
+from fedapa.payload import Tree, Value, decode, encode_parts
 
 __all__ = ["Checkpoint"]
 
@@ -17,7 +17,7 @@ class Checkpoint:
 
     def save(self, state: Tree) -> None:
         """Replace the state; a full disk or a crash leaves the previous one."""
-        write_bytes(self.path, encode(state))
+        write_bytes(self.path, *encode_parts(state))
 
     def load(self) -> dict[str, Value] | None:
         """The last state, or none if nothing was saved yet."""

@@ -16,6 +16,7 @@ payloads are arrays. Whatever arrives is a whole message or a ``PayloadError`` o
 ``Round`` and both cards stand in lower layers, where algorithms use them; their form is here.
 """
 
+import functools
 import json
 import math
 import sys
@@ -419,7 +420,8 @@ def _checked(kind: type[_T], tree: Tree, source: str, **others: object) -> _T:
         if odd := sorted(known ^ set(facts)):
             raise ValueError(f"'{odd[0]}' is {'unknown' if odd[0] in facts else 'missing'}")
         text = json.dumps({**facts, **dict.fromkeys(others)})
-        return replace(TypeAdapter(kind).validate_json(text, strict=True), **others)  # type: ignore[type-var]
+        made = _adapter(cast(Any, kind)).validate_json(text, strict=True)
+        return cast(_T, replace(made, **others))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -428,6 +430,12 @@ def _checked(kind: type[_T], tree: Tree, source: str, **others: object) -> _T:
         raise PayloadError(f"{source}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"{source}: not a whole message ({error})") from error
+
+
+@functools.cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """What checks the types of a message; to make one takes longer than to check a hundred."""
+    return TypeAdapter(kind)
 
 
 def _numbers(tree: Tree, name: str, source: str) -> dict[str, float]:

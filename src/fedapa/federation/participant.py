@@ -10,6 +10,7 @@ unless it says that it only has more windows than before.
 
 import functools
 import hashlib
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from fedapa.algorithms.algorithm import (
     Algorithm,
@@ -106,13 +109,21 @@ class Participant:
             memory = _Memory.of(remembered)
             frame = cast(Array, remembered["reply"]).tobytes()
             reply = decode_reply(frame, str(states.path(round.number)))
+            if "upload" in remembered:
+                reply = replace(reply, upload=cast(Array, remembered["upload"]).tobytes())
         else:
-            before, file, note = self._memory_before(states, round)
-            memory, reply = self._work(before, round, request, note)
-            # Seconds are not remembered: an answer from the file took none.
-            answer = np.frombuffer(encode_reply(replace(reply, seconds={})), np.uint8)
-            states.save(round.number, {"asked": asked, **memory.tree(), "reply": answer})
-            states.keep(file, states.path(round.number))
+            before, earlier, note = self._memory_before(states, round)
+            memory, reply, scored = self._work(before, round, request, note)
+            # Seconds are not remembered: an answer from the file took none. The upload stands
+            # beside the rest, since it is a frame already, and often as large as the state.
+            answer = encode_reply(replace(reply, seconds={}, upload=None))
+            entry: Tree = {"asked": asked, **memory.tree(), "reply": _as_array(answer)}
+            if reply.upload is not None:
+                entry = {**entry, "upload": _as_array(reply.upload)}
+            if _alike(memory.served, scored):
+                entry = {**entry, "settled": True}  # its reply has the scores of what is served
+            states.save(round.number, entry)
+            states.keep(round.number, *([] if earlier is None else [earlier]))
         if request.keep_model:
             counter = self._deployed(memory.served, round)
             if isinstance(counter, Model):
@@ -124,18 +135,19 @@ class Participant:
 
     def _work(
         self, memory: "_Memory", round: Round, request: Request, note: str
-    ) -> tuple["_Memory", Reply]:
-        state = memory.state
+    ) -> tuple["_Memory", Reply, RoomState]:
+        """What the room carries on, its reply, and the state that was scored."""
+        before, state = memory, memory.state
         if request.download is not None:
             payload = decode(request.download, f"download of room '{self.room.name}'")
             state = self.algorithm.receive(self.room, state, payload, round)
         began = time.perf_counter()
-        memory = self._with_best(replace(memory, state=state), round)
-        judged = self._judge(self._deployed(memory.served, round))
-        scores = dict(judged.scores)
-        for name, counter in self.algorithm.alternatives(self.room, memory.served, round).items():
-            further = self._judge(self._limited(counter)).scores
-            scores |= {f"{name}.{metric}": value for metric, value in further.items()}
+        passes = _Passes(self.room)
+        memory = self._with_best(replace(memory, state=state), round, passes)
+        served = memory.served
+        judged = self._judged_before(before, served)
+        if judged is None:
+            judged = self._judged_now(served, round, passes)
         scored = time.perf_counter()
         upload: Payload | None = None
         report: Mapping[str, float] = {}
@@ -149,7 +161,7 @@ class Participant:
         try:
             reply = Reply(
                 round=round.number,
-                scores=scores,
+                scores=judged.scores,
                 confusion=judged.confusion,
                 reliability=judged.reliability,
                 roc=judged.roc,
@@ -162,9 +174,27 @@ class Participant:
             raise PayloadError(
                 f"room '{self.room.name}', {self.algorithm.title}: {error}"
             ) from error
-        return memory, reply
+        return memory, reply, served
 
-    def _with_best(self, memory: "_Memory", round: Round) -> "_Memory":
+    def _judged_before(self, before: "_Memory", served: RoomState) -> "_Judged | None":
+        """What the last reply said of the same state, where it did."""
+        if before.settled is None or not self.algorithm.deploys_by_state:
+            return None
+        if not _alike(before.served, served):
+            return None
+        last = decode_reply(before.settled, "its last reply")
+        return _Judged(last.confusion, last.reliability, last.roc, last.scores)
+
+    def _judged_now(self, served: RoomState, round: Round, passes: "_Passes") -> "_Judged":
+        """How good the room is, and its alternatives by "name.metric"."""
+        judged = self._judge(self._deployed(served, round), passes)
+        scores = dict(judged.scores)
+        for name, counter in self.algorithm.alternatives(self.room, served, round).items():
+            further = self._judge(self._limited(counter), passes).scores
+            scores |= {f"{name}.{metric}": value for metric, value in further.items()}
+        return replace(judged, scores=scores)
+
+    def _with_best(self, memory: "_Memory", round: Round, passes: "_Passes") -> "_Memory":
         """With this state as the best one, where it is and the plan asks for early stopping.
 
         A net that was never trained is no candidate.
@@ -174,7 +204,7 @@ class Participant:
         counter = self._deployed(memory.state, round)
         loss = 0.0
         for task in range(len(self.room.tasks)):
-            scores, truth = self.room.scores(counter, "validation", task=task)
+            scores, truth = passes.scores(counter, "validation", task=task)
             if len(truth):
                 loss += log_loss(probabilities_of(scores, fit_temperature(scores, truth)), truth)
         if memory.best and loss >= cast(float, memory.best["loss"]):
@@ -228,12 +258,12 @@ class Participant:
             )
         return nearest_prototype(counter, *self.algorithm.anchors(self.room, state, counter))
 
-    def _judge(self, counter: Counter) -> "_Judged":
+    def _judge(self, counter: Counter, passes: "_Passes") -> "_Judged":
         """How good it is on the room's test windows; without any there are no scores."""
         classes = self.room.classes
-        scores, truth = self.room.scores(counter)
+        scores, truth = passes.scores(counter, "test")
         matrix = confusion(truth, scores.argmax(axis=1), len(classes))
-        temperature = self._temperature(counter) if len(truth) else 1.0
+        temperature = passes.temperature(counter) if len(truth) else 1.0
         probabilities = probabilities_of(scores, temperature)
         table = reliability(probabilities, truth)
         points = roc(probabilities, truth, classes)
@@ -247,34 +277,31 @@ class Participant:
             metrics |= median_scores(probabilities, truth, classes, held)
             part, blocks = _blocks(self.room)
             if blocks and part != "test":
-                scores, truth = self.room.scores(counter, part)
+                scores, truth = passes.scores(counter, part)
                 probabilities = probabilities_of(scores, temperature)
             metrics |= score_over_time(probabilities, truth, blocks, classes)
-        return _Judged(matrix, table, points, {**metrics, **self._further_scores(counter)})
+        return _Judged(matrix, table, points, {**metrics, **self._further_scores(counter, passes)})
 
-    def _further_scores(self, counter: Counter) -> dict[str, float]:
+    def _further_scores(self, counter: Counter, passes: "_Passes") -> dict[str, float]:
         """How good it is in the tasks beside the first, by "task.metric"."""
         made: dict[str, float] = {}
         for number, task in enumerate(self.room.further, start=1):
-            scores, truth = self.room.scores(counter, task=number)
+            scores, truth = passes.scores(counter, "test", task=number)
             if len(truth):
-                temperature = self._temperature(counter, task=number)
+                temperature = passes.temperature(counter, task=number)
                 table = reliability(probabilities_of(scores, temperature), truth)
                 matrix = confusion(truth, scores.argmax(axis=1), len(task.classes))
                 reached = {**score(matrix, task.classes), "ece": calibration_error(table)}
                 made |= {f"{task.name}.{metric}": value for metric, value in reached.items()}
         return made
 
-    def _temperature(self, counter: Counter, *, task: int = 0) -> float:
-        """What makes its probabilities true, by the room's validation windows."""
-        return fit_temperature(*self.room.scores(counter, "validation", task=task))
-
     def _keep_model(self, model: Model) -> None:
+        passes = _Passes(self.room)
         embeddings, labels = (part.cpu().numpy() for part in self.room.embeddings(model))
         prototypes, members = class_prototypes(embeddings, labels, self.room.outputs)
-        first, *further = (self._temperature(model, task=n) for n in range(len(self.room.tasks)))
+        first, *further = (passes.temperature(model, task=n) for n in range(len(self.room.tasks)))
         if len(self.room.split.validation):
-            embeddings = self.room.embeddings(model, "validation")[0].cpu().numpy()
+            embeddings = passes.embeddings(model, "validation")
         own = slice(len(self.room.classes))  # the first task's
         present = np.asarray(members, np.int64)[own] > 0
         distances = prototype_distances(embeddings, prototypes[own], present)
@@ -289,8 +316,8 @@ class Participant:
             reach=float(np.quantile(distances, _REACHED)),
         )
 
-    def _memory_before(self, states: "_States", round: Round) -> tuple["_Memory", Path | None, str]:
-        """What the room had after its newest earlier round, and its file; one without any joins.
+    def _memory_before(self, states: "_States", round: Round) -> tuple["_Memory", int | None, str]:
+        """What the room had after its newest earlier round, and which; one without any joins.
 
         The last is what to say of it: a room joins a second time if its card is another.
         """
@@ -304,7 +331,7 @@ class Participant:
                     f"and is asked for round {round.number}: the request comes too late, or the "
                     "server went on from an old checkpoint; start the run afresh"
                 )
-            return _Memory.of(remembered), states.path(number), ""
+            return _Memory.of(remembered), number, ""
         # Not the round's stream: a room begins alike whenever it comes.
         key = Key(round.key.seed) / "room" / self.room.name / "join"
         note = _JOINED if round.number > 1 else ""
@@ -326,6 +353,89 @@ class _Judged:
     scores: Mapping[str, float]
 
 
+class _Passes:
+    """Scores of counters on a room's windows, for as long as one exchange: no pass is made twice.
+
+    Nets that differ in their classifier alone, such as one that answers with the nearest
+    prototype, share the pass through their encoder.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._scores: dict[tuple[int, Part], npt.NDArray[np.floating]] = {}
+        self._embeddings: list[tuple[Model, Part, list[Tensor]]] = []
+        self._kept: list[Counter] = []  # as long as one lives, no other has its id
+
+    def scores(
+        self, counter: Counter, part: Part, *, task: int = 0
+    ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.int64]]:
+        """As ``Room.scores``."""
+        place = (id(counter), part)
+        if place not in self._scores:
+            self._kept.append(counter)
+            self._scores[place] = self._all_scores(counter, part)
+        return self._room.in_task(self._scores[place], part, task=task)
+
+    def temperature(self, counter: Counter, *, task: int = 0) -> float:
+        """What makes its probabilities true, by the room's validation windows."""
+        return fit_temperature(*self.scores(counter, "validation", task=task))
+
+    def embeddings(self, model: Model, part: Part) -> npt.NDArray[np.floating]:
+        """Of the windows of a part, [n, D]."""
+        return torch.cat(self._embedded(model, part)).cpu().numpy()
+
+    @torch.no_grad()
+    def _all_scores(self, counter: Counter, part: Part) -> npt.NDArray[np.floating]:
+        if not isinstance(counter, Model) or type(counter).scores is not Model.scores:
+            return self._room.all_scores(counter, part)
+        made = [counter.classifier(batch).cpu().numpy() for batch in self._embedded(counter, part)]
+        return np.concatenate([np.empty((0, self._room.outputs), np.float32), *made])
+
+    @torch.no_grad()
+    def _embedded(self, model: Model, part: Part) -> list[Tensor]:
+        """Embeddings of a part in batches, by this net or one with the same encoder."""
+        for other, done, batches in self._embeddings:
+            if done == part and _same_encoder(model, other):
+                return batches
+        model.eval()
+        made = [model.embed(windows) for windows, _ in self._room.inspect(part)]
+        self._embeddings.append((model, part, made))
+        return made
+
+
+def _as_array(frame: bytes) -> Array:
+    return np.frombuffer(frame, np.uint8)
+
+
+def _same_encoder(one: Model, other: Model) -> bool:
+    """Whether two nets embed alike, by every value of their encoders."""
+    if one is other:
+        return True
+    if type(one) is not type(other) or one.normalise_embedding != other.normalise_embedding:
+        return False
+    mine, its = one.encoder.state_dict(), other.encoder.state_dict()
+    return mine.keys() == its.keys() and all(torch.equal(mine[name], its[name]) for name in mine)
+
+
+def _alike(one: Tree, other: Tree) -> bool:
+    """Whether two states are equal in every value."""
+    if one is other:
+        return True
+    if one.keys() != other.keys():
+        return False
+    for name, value in one.items():
+        its = other[name]
+        if isinstance(value, Mapping) and isinstance(its, Mapping):
+            same = _alike(value, its)
+        elif isinstance(value, np.ndarray) and isinstance(its, np.ndarray):
+            same = value.dtype == its.dtype and np.array_equal(value, its)
+        else:
+            same = type(value) is type(its) and value == its
+        if not same:
+            return False
+    return True
+
+
 @dataclass(frozen=True, eq=False)
 class _Memory:
     """What a room carries from round to round."""
@@ -337,6 +447,8 @@ class _Memory:
     the exchange that found it and the rounds trained until then; else nothing."""
     trained: int = 0
     """Where the plan stops early: in how many rounds the room has trained."""
+    settled: bytes | None = None
+    """The room's last reply, where its scores are those of what is served now."""
 
     @classmethod
     def of(cls, remembered: Mapping[str, Value]) -> "_Memory":
@@ -345,6 +457,7 @@ class _Memory:
             cast(Tree, remembered["state"]),
             cast(Tree, remembered.get("best", {})),
             cast(int, remembered.get("trained", 0)),
+            cast(Array, remembered["reply"]).tobytes() if "settled" in remembered else None,
         )
 
     def tree(self) -> Tree:
@@ -376,16 +489,21 @@ class _States:
 
     def numbers(self) -> list[int]:
         """The rounds whose states are here, whatever the card."""
-        matches = (_NAME.fullmatch(path.name) for path in self.folder.glob("round-*.state"))
-        return [int(match[1]) for match in matches if match]
+        try:
+            names = os.listdir(self.folder)  # noqa: PTH208 (paths cost more than the look)
+        except FileNotFoundError:
+            return []
+        return [int(match[1]) for name in names if (match := _NAME.fullmatch(name))]
 
     def load(self, number: int) -> Mapping[str, Value] | None:
         """What was answered in a round; none if nothing was, or by the room with another card."""
         path = self.path(number)
-        if not path.is_file():
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
             return None
         try:
-            remembered = decode(path.read_bytes(), str(path))
+            remembered = decode(content, str(path))
             if not {"card", "asked", "state", "reply"} <= set(remembered):
                 raise PayloadError(f"{path}: is no state of a room")
         except PayloadError as error:
@@ -398,10 +516,10 @@ class _States:
     def save(self, number: int, entry: Tree) -> None:
         write_bytes(self.path(number), encode({"card": self.card, **entry}))
 
-    def keep(self, *paths: Path | None) -> None:
+    def keep(self, *numbers: int) -> None:
         """Two states are enough: this round's, and the one that it was made from."""
         for number in self.numbers():
-            if self.path(number) not in paths:
+            if number not in numbers:
                 self.path(number).unlink()
 
 

@@ -422,7 +422,8 @@ def check_training(rooms: Iterable[Room], algorithm: Algorithm) -> None:
 
 def check_nets(rooms: Iterable[Room]) -> None:
     """Refuse a net that could be trained and not be saved: a model file holds its ONNX graph."""
-    for room in rooms:
+    alike = {room.net_facts: room for room in reversed(list(rooms))}  # the first of each kind
+    for room in reversed(alike.values()):
         try:
             graph_of(room.build(), room.windows.shape[1:])
         except DataError as error:

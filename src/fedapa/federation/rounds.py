@@ -13,6 +13,7 @@ Nothing of such a reply is used, the record names the room and the reason. What 
 beyond that is a note: a sentence that the state keeps.
 """
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -178,18 +179,9 @@ def run(
                 roster=[cards[room] for room in members],
                 key=round.key,
             )
-        requests = {
-            room: Request(
-                download=encode(algorithm.download(server, room, round), plan.precision)
-                if room in present
-                else None,
-                train=room in present and not last,
-                keep_model=last or plan.total is None,
-                precision=plan.precision,
-                run=name,
-            )
-            for room in members
-        }
+        requests = _Requests(
+            algorithm, server, plan, round, members=members, present=frozenset(present), run=name
+        )
         heard = _heard(algorithm, engine, plan, round, requests, cards)
         replies, uploads = heard.replies, heard.uploads
         said += heard.said(last=last)
@@ -217,7 +209,7 @@ def run(
             "notes": _noted(cast(Mapping[str, Tree], state["notes"]), number, said),
             "closed": last,
         }
-        yield Step(
+        step = Step(
             exchange=number,
             state=state,
             record=record,
@@ -228,6 +220,89 @@ def run(
             seconds={room: reply.seconds for room, reply in replies.items()},
             before=_untrained(replies) if number == 1 else None,
         )
+        del heard, replies, uploads, requests  # while the caller saves, nobody needs them
+        yield step
+
+
+@dataclass(frozen=True, eq=False)
+class _Requests(Mapping[str, Request]):
+    """What rooms are asked in a round; each request is made when an engine takes it.
+
+    All downloads of ten thousand rooms would be gigabytes at once.
+    """
+
+    algorithm: Algorithm
+    server: Tree
+    plan: Plan
+    round: Round
+    members: Sequence[str]
+    present: frozenset[str]
+    """The members that take part; others are only scored."""
+    run: str
+    sizes: dict[str, int] = field(default_factory=dict)
+    """room → bytes of its download, of those that were made."""
+    newest: list[tuple[dict[str, Value], bytes]] = field(default_factory=list)
+    """The download that was made last, by path, and its frame: mostly all rooms get one net."""
+
+    def __getitem__(self, room: str) -> Request:
+        if room not in self._members:
+            raise KeyError(room)
+        return Request(
+            download=self._download(room) if room in self.present else None,
+            train=self.trains(room),
+            keep_model=self._is_last or self.plan.total is None,
+            precision=self.plan.precision,
+            run=self.run,
+        )
+
+    def __contains__(self, room: object) -> bool:
+        return room in self._members  # without making it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def trains(self, room: str) -> bool:
+        """Whether a room is asked to train."""
+        return room in self.present and not self._is_last
+
+    def download_bytes(self, room: str) -> int:
+        """How long the download of a room is; 0 for one that only is scored."""
+        if room in self.present and room not in self.sizes:
+            self._download(room)
+        return self.sizes.get(room, 0)
+
+    def _download(self, room: str) -> bytes:
+        payload = self.algorithm.download(self.server, room, self.round)
+        values = dict(leaves(payload))
+        if not self.newest or not _same_objects(values, self.newest[0][0]):
+            self.newest[:] = [(values, encode(payload, self.plan.precision))]
+        made = self.newest[0][1]
+        self.sizes[room] = len(made)
+        return made
+
+    @property
+    def _is_last(self) -> bool:
+        return self.round.number > self.plan.rounds
+
+    @functools.cached_property
+    def _members(self) -> frozenset[str]:
+        return frozenset(self.members)
+
+
+def _same_objects(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+    """Whether two payloads are the same by their arrays as objects, which nobody changes."""
+    return one.keys() == other.keys() and all(
+        value is other[path]
+        or (
+            not isinstance(value, np.ndarray)
+            and type(value) is type(other[path])
+            and value == other[path]
+        )
+        for path, value in one.items()
+    )
 
 
 # ---- who is there ------------------------------------------------------------------------------
@@ -345,7 +420,7 @@ def _heard(
     engine: Engine,
     plan: Plan,
     round: Round,
-    requests: Mapping[str, Request],
+    requests: _Requests,
     cards: Mapping[str, RoomCard],
 ) -> _Heard:
     """One exchange, every reply checked; repeated, and then given up, where too few are left.
@@ -370,7 +445,7 @@ def _heard(
 def _checked_replies(
     algorithm: Algorithm,
     round: Round,
-    requests: Mapping[str, Request],
+    requests: _Requests,
     cards: Mapping[str, RoomCard],
     answered: Mapping[str, Reply | Rejected],
 ) -> _Heard:
@@ -380,7 +455,7 @@ def _checked_replies(
     for room in (room for room in requests if room in answered):
         try:
             reply = _checked(answered[room], cards[room], round.number)
-            if requests[room].train and reply.upload is not None:
+            if requests.trains(room) and reply.upload is not None:
                 forms = algorithm.uploads(cards[room], round)
                 uploads[room] = _taken(reply.upload, cards[room], forms)
         except PayloadError as error:
@@ -457,7 +532,7 @@ def _side(values: Mapping[str, Value], side: int | str) -> int:
 def _trained(
     algorithm: Algorithm,
     server: Tree,
-    requests: Mapping[str, Request],
+    requests: _Requests,
     replies: Mapping[str, Reply],
     rejected: Mapping[str, str],
 ) -> Tree:
@@ -472,7 +547,7 @@ def _trained(
             "participated": reply is not None and reply.upload is not None,
             "bytes_up": 0 if reply is None else len(reply.upload or b""),
         }
-        if reply is None and requests[room].train:
+        if reply is None and requests.trains(room):
             missing[room] = True
     between: dict[str, Any] = {}
     for name, value in algorithm.explain(server).items():
@@ -507,7 +582,7 @@ def _untrained(replies: Mapping[str, Reply]) -> dict[str, Any]:
 def _record(
     number: int,
     trained: Tree,
-    requests: Mapping[str, Request],
+    requests: _Requests,
     replies: Mapping[str, Reply],
 ) -> dict[str, Any]:
     """The line of a round: what it did, and what the next exchange brought.
@@ -524,7 +599,7 @@ def _record(
         rooms[room] = {
             **({} if reply is None else reply.scores),
             **halves.get(room, {"participated": False, "bytes_up": 0}),
-            "bytes_down": 0 if reply is None else len(requests[room].download or b""),
+            "bytes_down": 0 if reply is None else requests.download_bytes(room),
         }
     record: dict[str, Any] = {
         "round": number,

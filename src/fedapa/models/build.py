@@ -1,6 +1,9 @@
 """From the name of an architecture to a net, and which net a room gets."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from torch import Tensor, nn
 
 from fedapa.errors import PlanError, nearest
 from fedapa.models.convnet import LargeConvNet4, MiddleConvNet4, TinyConvNet4
@@ -9,7 +12,14 @@ from fedapa.models.mlp import FeatureMLP
 from fedapa.models.model import Model
 from fedapa.randomness import Key
 
-__all__ = ["ARCHITECTURES", "assign_by_size", "build_model", "is_for_vectors", "usual_net"]
+__all__ = [
+    "ARCHITECTURES",
+    "assign_by_size",
+    "build_model",
+    "is_for_vectors",
+    "undrawn",
+    "usual_net",
+]
 
 _CONVNETS: dict[str, type[TinyConvNet4 | MiddleConvNet4 | LargeConvNet4]] = {
     net.architecture: net for net in (TinyConvNet4, MiddleConvNet4, LargeConvNet4)
@@ -63,6 +73,26 @@ def build_model(
         return _CONVNETS[architecture](
             classes, width, normalise_embedding=normalise_embedding, links=links
         )
+
+
+@contextlib.contextmanager
+def undrawn() -> Iterator[None]:
+    """Nets that are built meanwhile have any weights: for who replaces them all at once.
+
+    To draw those of a large net takes longer than the rest of building it.
+    """
+    draws = {name: getattr(nn.init, name) for name in ("kaiming_uniform_", "uniform_")}
+    for name in draws:
+        setattr(nn.init, name, _left_as_it_is)
+    try:
+        yield
+    finally:
+        for name, draw in draws.items():
+            setattr(nn.init, name, draw)
+
+
+def _left_as_it_is(tensor: Tensor, *_: object, **__: object) -> Tensor:
+    return tensor
 
 
 def is_for_vectors(architecture: str) -> bool:

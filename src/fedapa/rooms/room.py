@@ -1,7 +1,7 @@
 """Room: its windows, its split, its recipe and the net it can afford."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -178,20 +178,20 @@ class Room:
     @functools.cached_property
     def card(self) -> RoomCard:
         """What the server may know of this room."""
-        model = self.build()
+        net = _outline(*self.net_facts)
         return RoomCard(
             name=self.name,
             architecture=self.architecture,
             windows=len(self.split.train),
             classes=self.outputs,
             width=self.width,
-            shapes={name: tuple(value.shape) for name, value in model.state_dict().items()},
+            shapes=dict(net.shapes),
             labels=self.classes,
             further={task.name: task.classes for task in self.further},
-            norms=batch_norm_arrays(model),
-            buffers=frozenset(name for name, _ in model.named_buffers()),
+            norms=net.norms,
+            buffers=net.buffers,
             validation=len(self.split.validation),
-            flops=flops(model, self.windows.shape[1:]),
+            flops=net.flops,
             parts=self.split.sizes,
             recordings=self._recordings(),
             continuous=len(self.split.continuous),
@@ -212,6 +212,21 @@ class Room:
         if not len(self.split.unlabelled):  # most rooms have none
             del parts["unlabelled"]
         return {part: self.origins.number(index) for part, index in parts.items()}
+
+    @property
+    def net_facts(self) -> tuple[str, int, int, tuple[int, ...], bool, int]:
+        """What its net looks like, whatever its weights.
+
+        Architecture, outputs, width, shape of a window, whether embeddings have length one, links.
+        """
+        return (
+            self.architecture,
+            self.outputs,
+            self.width,
+            tuple(self.windows.shape[1:]),
+            self.normalise_embedding,
+            self.recipe.links_used,
+        )
 
     def build(self) -> Model:
         """This room's net with its initial weights, on its device."""
@@ -271,10 +286,15 @@ class Room:
         Of the windows that have a class in it: every window of a part has one in the first task,
         but for those of ``unlabelled``.
         """
-        scores = self.all_scores(counter, part)[:, self.blocks[task]]
+        return self.in_task(self.all_scores(counter, part), part, task=task)
+
+    def in_task(
+        self, scores: npt.NDArray[np.floating], part: Part, *, task: int = 0
+    ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.int64]]:
+        """Of the scores of all tasks of a part those of one, as ``scores`` gives them."""
         truth = self.tasks[task].labels[getattr(self.split, part)]
         told = slice(None) if task == 0 else truth != NO_CLASS
-        return scores[told], truth[told]
+        return scores[:, self.blocks[task]][told], truth[told]
 
     def predict(
         self, counter: Counter, part: Part = "test"
@@ -290,6 +310,43 @@ class Room:
         """
         windows = torch.from_numpy(normalised(self.normaliser, self.windows, index))
         return windows.to(self.device), torch.from_numpy(self.places[index]).to(self.device)
+
+
+@dataclass(frozen=True)
+class _Outline:
+    """What a card tells of a net."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    norms: frozenset[str]
+    buffers: frozenset[str]
+    flops: int
+
+
+@functools.lru_cache(maxsize=64)
+def _outline(
+    architecture: str,
+    outputs: int,
+    width: int,
+    window_shape: tuple[int, ...],
+    normalise_embedding: bool,
+    links: int,
+) -> _Outline:
+    """Once for all rooms with such a net: a net is built for it, and run on shapes."""
+    model = build_model(
+        architecture,
+        classes=outputs,
+        width=width,
+        window_shape=window_shape,
+        key=_DEFAULT_KEY,
+        normalise_embedding=normalise_embedding,
+        links=links,
+    )
+    return _Outline(
+        shapes={name: tuple(value.shape) for name, value in model.state_dict().items()},
+        norms=batch_norm_arrays(model),
+        buffers=frozenset(name for name, _ in model.named_buffers()),
+        flops=flops(model, window_shape),
+    )
 
 
 def normalised(

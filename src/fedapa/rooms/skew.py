@@ -4,7 +4,8 @@ Natural rooms differ in everything at once; here feature skew is shared out even
 labels differ, for ablations::
 
     dirichlet   each class is dealt out in shares drawn from Dir(α): small α, strong skew and
-                unequal sizes; large α, rooms alike (Hsu et al., 2019)
+                unequal sizes; large α, rooms alike (Hsu et al., 2019). Where there are many rooms
+                and few windows, some move so that every room can learn
     classes     each room holds k classes only, every class dealt evenly among its holders
                 (McMahan et al., 2017)
 
@@ -35,7 +36,10 @@ Partition: TypeAlias = Literal["rooms", "dirichlet", "classes"]
 _Index: TypeAlias = npt.NDArray[np.int64]
 
 _ATTEMPTS = 100
-"""Draws from Dir(α) until every room can learn and be tested."""
+"""Draws from Dir(α) until every room can learn and be tested; then the last one is mended."""
+_LEAST_CLASSES, _LEAST_UNITS = 2, 2
+"""What a room needs: so many classes with so many units each, to have something to tell apart and
+something to be tested on."""
 
 
 def by_dirichlet(
@@ -43,8 +47,9 @@ def by_dirichlet(
 ) -> list[_Index]:
     """For each room the units it is dealt: of every class c a share p_c ~ Dir(α, …, α).
 
-    Shares are drawn again until every room has two classes with two units each, so that it has
-    something to tell apart and something to be tested on.
+    Shares are drawn again until every room has two classes with two units each. Where many rooms
+    share few units that hardly ever happens: then the last draw is mended, and rooms that lack
+    units get the fewest that they need from those that hold most of a class.
 
     Args:
         labels: the class of each unit.
@@ -53,22 +58,72 @@ def by_dirichlet(
         key: the stream.
     """
     known = sorted_labels(labels)
+    units = [_units_of(labels, label) for label in known]
+    pairs = sum(min(rooms, len(mine) // _LEAST_UNITS) for mine in units)
+    if pairs < _LEAST_CLASSES * rooms:
+        raise DataError(
+            f"partition = 'dirichlet': {len(labels)} recordings (or windows) of {len(known)} "
+            f"classes do not give each of {rooms} rooms two classes of two each; lower "
+            "partition_rooms, or record more"
+        )
     for attempt in range(_ATTEMPTS):
         stream = (key / attempt).numpy()
         dealt: list[list[_Index]] = [[] for _ in range(rooms)]
-        for label in known:
-            mine = stream.permutation(_units_of(labels, label))
+        for each in units:
+            mine = stream.permutation(each)
             shares = stream.dirichlet(np.full(rooms, concentration))  # p_c
             edges = np.rint(np.cumsum(shares)[:-1] * len(mine)).astype(np.int64)
             for room, part in enumerate(np.split(mine, edges)):
                 dealt[room].append(part)
-        if all(sum(len(part) >= 2 for part in parts) >= 2 for parts in dealt):
+        sizes = np.asarray([[len(part) for part in parts] for parts in dealt])  # (rooms, C)
+        if _can_learn(sizes).all():
             return [np.sort(np.concatenate(parts)) for parts in dealt]
-    raise DataError(
-        f"partition = 'dirichlet': {len(labels)} recordings (or windows) of {len(known)} classes "
-        f"leave one of {rooms} rooms without two classes of two each at partition_concentration = "
-        f"{concentration:g}; raise it, or lower partition_rooms"
-    )
+    mended = _mended([[part.tolist() for part in parts] for parts in dealt], sizes)
+    if mended is None:
+        raise DataError(
+            f"partition = 'dirichlet': {len(labels)} recordings (or windows) of {len(known)} "
+            f"classes leave one of {rooms} rooms without two classes of two each at "
+            f"partition_concentration = {concentration:g}; raise it, or lower partition_rooms"
+        )
+    return [np.sort(np.concatenate([*map(_as_index, parts)])) for parts in mended]
+
+
+def _as_index(units: Sequence[int]) -> _Index:
+    return np.asarray(units, np.int64)
+
+
+def _can_learn(sizes: _Index) -> npt.NDArray[np.bool_]:
+    """[rooms], from how many units of each class every room has [rooms, C]."""
+    return np.asarray((sizes >= _LEAST_UNITS).sum(axis=1) >= _LEAST_CLASSES)
+
+
+def _mended(dealt: list[list[list[int]]], sizes: _Index) -> list[list[list[int]]] | None:
+    """The units of every room and class, some moved so that every room can learn; None: in vain.
+
+    A room gets units of the classes that it has most of already, each from the room that holds most
+    of that class and can spare one. Nobody who can learn is made poorer than that.
+    """
+    for room in np.flatnonzero(~_can_learn(sizes)):
+        for label in np.argsort(-sizes[room], kind="stable"):
+            while not _can_learn(sizes)[room] and 0 <= sizes[room, label] < _LEAST_UNITS:
+                giving = np.where(_can_spare(sizes, int(label)), sizes[:, label], 0)
+                giving[room] = 0
+                giver = int(giving.argmax())
+                if not giving[giver]:
+                    break
+                dealt[room][label].append(dealt[giver][label].pop())
+                sizes[room, label] += 1
+                sizes[giver, label] -= 1
+        if not _can_learn(sizes)[room]:
+            return None
+    return dealt
+
+
+def _can_spare(sizes: _Index, label: int) -> npt.NDArray[np.bool_]:
+    """[rooms], who can give a unit of a class and learn as before."""
+    whole = (sizes >= _LEAST_UNITS).sum(axis=1)
+    needed = (sizes[:, label] == _LEAST_UNITS) & (whole == _LEAST_CLASSES)
+    return np.asarray((sizes[:, label] > 0) & ~needed)
 
 
 def by_classes(labels: Sequence[Label], *, rooms: int, classes: int, key: Key) -> list[_Index]:

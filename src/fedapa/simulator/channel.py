@@ -18,7 +18,6 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict
-from scipy.special import i0
 
 from fedapa.csi.subcarriers import all_subcarriers, used_subcarriers
 from fedapa.simulator.delays import DelayGrid
@@ -434,4 +433,6 @@ def _sinc_taps() -> Single:
     fractions = np.arange(_FRACTIONS + 1) / _FRACTIONS
     away = fractions[:, None] + _SINC_TAPS // 2 - 1 - np.arange(_SINC_TAPS)
     inside = np.maximum(1 - (2 * away / _SINC_TAPS) ** 2, 0)
+    from scipy.special import i0  # half a second to import, and most runs simulate nothing
+
     return np.asarray(np.sinc(away) * i0(7.0 * np.sqrt(inside)) / i0(7.0), np.float32)

@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from fedapa.errors import PlanError
 
@@ -70,6 +69,8 @@ class DelayGrid:
             np.multiply(weight, real, out=spread.real[:, tap])
             np.multiply(weight, imaginary, out=spread.imag[:, tap])
             np.add(first, np.int32(tap), out=columns[:, tap])
+        from scipy import sparse  # as long to import as h5py, and most runs simulate nothing
+
         # A compressed sparse matrix adds up what falls on one place: the fastest scatter in numpy.
         rows = np.arange(times + 1, dtype=np.int32) * np.int32(_TAPS * paths)
         grid = sparse.csr_array((spread.ravel(), columns.ravel(), rows), shape=(times, self.points))

@@ -1,14 +1,17 @@
 """What a worker process is given: the algorithm's settings and its rooms, as bytes of our codec.
 
 Windows go by the name of their file, so that all workers share one copy; windows that are only in
-memory are written to a file first. Everything else of a room is small and travels itself.
+memory are written to a file first. Everything else of a room is a small file, which a worker reads
+when it serves the room: of a thousand rooms it has few in memory.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -24,7 +27,13 @@ from fedapa.windows.origins import Origins
 from fedapa.windows.recipe import Recipe
 from fedapa.windows.split import Split
 
-__all__ = ["Handover", "decode_handover", "encode_handover"]
+__all__ = ["Handover", "RoomFiles", "decode_handover", "encode_handover", "joined", "parted"]
+
+_KEPT = 64
+"""Rooms that a worker has in memory."""
+
+_LENGTH = struct.Struct("<q")
+_NOTHING = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,15 +44,58 @@ class Handover:
     rooms: Sequence[Room]
     folder: Path
     """The run's: rooms keep their states and finished nets below it."""
+    cards: Mapping[str, str] = field(default_factory=dict)
+    """room → the digest of the card by which the server knows it; a room that is not in it computes
+    its own."""
+
+
+class RoomFiles(Sequence[Room]):
+    """Rooms by files that hold them, sorted by name; those asked for last stay in memory."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.names = tuple(sorted(files))
+        self._files = files
+        self._read: OrderedDict[str, Room] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, place: int) -> Room: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "list[Room]": ...
+
+    def __getitem__(self, place: int | slice) -> "Room | list[Room]":
+        if isinstance(place, slice):
+            return [self.named(name) for name in self.names[place]]
+        return self.named(self.names[place])
+
+    def named(self, name: str) -> Room:
+        """The room of that name."""
+        if name not in self._read:
+            frame = Path(self._files[name]).read_bytes()
+            self._read[name] = _room(cast(dict[str, Any], decode(frame, f"room '{name}'")))
+        self._read.move_to_end(name)
+        while len(self._read) > _KEPT:
+            self._read.popitem(last=False)
+        return self._read[name]
 
 
 def encode_handover(given: Handover, spare: Path) -> bytes:
-    """A handover as a frame; windows in memory are written below ``spare``, which must stay."""
+    """A handover as a frame; rooms are written below ``spare``, which must stay."""
+    spare.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for number, room in enumerate(given.rooms):
+        path = spare / f"{number:06d}.room"
+        path.write_bytes(encode(_tree(room, spare)))
+        files[room.name] = str(path)
     return encode(
         {
             "algorithm": json.dumps({"name": given.algorithm.name, **asdict(given.algorithm)}),
             "folder": str(given.folder),
-            "rooms": {room.name: _tree(room, spare) for room in given.rooms},
+            "cards": dict(given.cards),
+            "rooms": files,
         }
     )
 
@@ -55,9 +107,31 @@ def decode_handover(frame: bytes) -> Handover:
     kind = algorithms.find(settings.pop("name"))
     return Handover(
         algorithm=TypeAdapter(kind).validate_python(settings),
-        rooms=[_room(tree["rooms"][name]) for name in sorted(tree["rooms"])],
+        rooms=RoomFiles(tree["rooms"]),
         folder=Path(tree["folder"]),
+        cards=tree["cards"],
     )
+
+
+def joined(frames: Sequence[bytes | None]) -> bytes:
+    """Frames one after the other, each behind its length; they have checksums of their own."""
+    parts = []
+    for frame in frames:
+        parts += [_LENGTH.pack(_NOTHING if frame is None else len(frame)), frame or b""]
+    return b"".join(parts)
+
+
+def parted(content: bytes) -> Iterator[bytes | None]:
+    """The frames that ``joined`` put together."""
+    place = 0
+    while place < len(content):
+        (length,) = _LENGTH.unpack_from(content, place)
+        place += _LENGTH.size
+        if length == _NOTHING:
+            yield None
+            continue
+        yield content[place : place + length]
+        place += length
 
 
 _ARRAYS = ("windows", "labels", "split", "recipe", "origins", "further")

@@ -1,16 +1,21 @@
 """InProcess: all rooms on this machine, trained side by side by worker processes.
 
 Each worker uses one thread, memory-maps the windows and can serve any room, so the largest rooms
-start first and nobody waits. Rooms draw from streams of their own: any number of workers gives the
-same bytes. ``workers=0`` serves rooms one by one in this process, for debugging and for tests.
+start first and nobody waits. Many rooms are handed out several at a time, and a worker has only
+those in memory that it served last. Rooms draw from streams of their own: any number of workers
+gives the same bytes. ``workers=0`` serves rooms one by one in this process, for debugging and for
+tests.
 """
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 import torch
 
@@ -18,42 +23,59 @@ from fedapa import processes
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
 from fedapa.errors import RunError
 from fedapa.federation import cohort
-from fedapa.federation.engines.handover import Handover, decode_handover, encode_handover
+from fedapa.federation.engines.handover import (
+    Handover,
+    RoomFiles,
+    decode_handover,
+    encode_handover,
+    joined,
+    parted,
+)
 from fedapa.federation.messages import (
     Reply,
     Request,
     decode_reply,
     decode_request,
     decode_round,
+    encode_card,
     encode_reply,
     encode_request,
     encode_round,
 )
 from fedapa.federation.participant import Participant, introduce
+from fedapa.payload import digest
 from fedapa.rooms.pool import pool_in_turn, pool_rooms
 from fedapa.rooms.room import Room
 
 __all__ = ["InProcess"]
 
 
+def _as_served(algorithm: Algorithm, rooms: Sequence[Room]) -> Sequence[Room]:
+    """The rooms as they train: those of some controls have each other's windows."""
+    if algorithm.pools:
+        return pool_rooms(rooms)
+    return pool_in_turn(rooms) if algorithm.pools_in_turn else rooms
+
+
 class _Served:
     """The rooms of a run, ready to answer, in this process or in a worker."""
 
     def __init__(self, given: Handover) -> None:
-        rooms = given.rooms
-        if given.algorithm.pools:
-            rooms = pool_rooms(rooms)
-        elif given.algorithm.pools_in_turn:
-            rooms = pool_in_turn(rooms)
-        self.rooms = {room.name: room for room in sorted(rooms, key=lambda room: room.name)}
+        rooms = _as_served(given.algorithm, given.rooms)
         self._given = given
+        self._room: Callable[[str], Room]
+        if isinstance(rooms, RoomFiles):
+            self._room = rooms.named
+        else:
+            self._room = {room.name: room for room in rooms}.__getitem__
 
     def participant(self, room: str) -> Participant:
         return Participant(
             algorithm=self._given.algorithm,
-            room=self.rooms[room],
+            room=self._room(room),
             folder=self._given.folder / "rooms" / room,
             model_path=self._given.folder / "models" / f"{room}.safetensors",
+            known_as=self._given.cards.get(room, ""),
         )
 
 
@@ -69,12 +91,15 @@ class InProcess:
         workers: int | None = None,
     ) -> None:
         cohort.check_roster([room.card for room in rooms])
-        self._given = Handover(algorithm, rooms, folder)
+        served = sorted(_as_served(algorithm, rooms), key=lambda room: room.name)
+        self._cards = tuple(introduce(room) for room in served)
+        # Once for all rounds: to tell a card takes a room longer than to find its last state.
+        known = {card.name: digest(encode_card(card)) for card in self._cards}
+        self._given = Handover(algorithm, rooms, folder, known)
         self._served = _Served(self._given)
-        served = self._served.rooms
-        self._cards = tuple(introduce(room) for room in served.values())
         # Longest first: the round ends when the last room does.
-        self._order = sorted(served, key=lambda name: (-_effort(served[name]), name))
+        effort = {card.name: card.flops * card.windows for card in self._cards}
+        self._order = sorted(effort, key=lambda name: (-effort[name], name))
         wanted = processes.available_cores() if workers is None else workers
         self._workers = min(wanted, len(served))
         self._ends = contextlib.ExitStack()
@@ -116,12 +141,7 @@ class InProcess:
                 }
         else:
             try:
-                now = encode_round(round)
-                jobs = {
-                    room: self._pool.submit(_serve, room, now, encode_request(requests[room]))
-                    for room in order
-                }
-                replies = {room: decode_reply(job.result()) for room, job in jobs.items()}
+                replies = self._served_by(self._pool, round, requests, order)
             except BrokenProcessPool as error:
                 raise RunError(
                     f"round {round.number}: a worker process died; out of memory? Use fewer "
@@ -130,9 +150,48 @@ class InProcess:
                 ) from error
         return {room: replies[room] for room in sorted(replies)}
 
+    def _served_by(
+        self,
+        pool: processes.Workers,
+        round: Round,
+        requests: Mapping[str, Request],
+        order: Sequence[str],
+    ) -> dict[str, Reply]:
+        """Replies of workers; few requests wait for them at a time, since each has a download."""
+        now, replies = encode_round(round), {}
+        portions = _handed_out(order, self._workers)
+        begun: deque[tuple[list[str], processes.Job]] = deque()
+        while portions or begun:
+            while portions and len(begun) < _AHEAD * self._workers:
+                rooms = portions.pop(0)
+                begun.append((rooms, pool.submit(_serve, rooms, now, *_asked(requests, rooms))))
+            rooms, job = begun.popleft()
+            frames = parted(job.result())
+            for room in rooms:
+                told, upload = cast(bytes, next(frames)), next(frames)
+                replies[room] = replace(decode_reply(told), upload=upload)
+        return replies
 
-def _effort(room: Room) -> int:
-    return room.card.flops * room.card.windows
+
+_AHEAD = 8
+"""Portions for a worker that are asked for before the first of them is answered: rooms take
+different times, and nobody may wait while an earlier one is not done."""
+_TURNS = 16
+"""How often a worker comes for rooms in an exchange, at least where there are enough of them: to
+come costs a millisecond, and who comes too seldom makes others wait at the end."""
+
+
+def _handed_out(order: Sequence[str], workers: int) -> list[list[str]]:
+    """The rooms in the portions in which workers fetch them."""
+    size = max(1, len(order) // (workers * _TURNS))
+    return [list(order[first : first + size]) for first in range(0, len(order), size)]
+
+
+def _asked(requests: Mapping[str, Request], rooms: Sequence[str]) -> tuple[bytes, bytes]:
+    """What some rooms are asked, and their downloads apart: those are whole frames already."""
+    asked = [encode_request(replace(requests[room], download=None)) for room in rooms]
+    downloads = [requests[room].download for room in rooms]
+    return joined(asked), joined(downloads)
 
 
 @contextlib.contextmanager
@@ -154,8 +213,12 @@ def _start_worker(variables: Mapping[str, str], given: bytes) -> None:
     _SERVED = _Served(decode_handover(given))
 
 
-def _serve(room: str, round: bytes, request: bytes) -> bytes:
+def _serve(rooms: list[str], round: bytes, asked: bytes, downloads: bytes) -> bytes:
     if _SERVED is None:
         raise RunError("a worker was asked before it was started")
-    participant = _SERVED.participant(room)
-    return encode_reply(participant.exchange(decode_round(round), decode_request(request)))
+    now, replies = decode_round(round), list[bytes | None]()
+    for room, frame, download in zip(rooms, parted(asked), parted(downloads), strict=True):
+        request = replace(decode_request(cast(bytes, frame)), download=download)
+        reply = _SERVED.participant(room).exchange(now, request)
+        replies += [encode_reply(replace(reply, upload=None)), reply.upload]
+    return joined(replies)
