@@ -59,6 +59,13 @@ class Key:
         """
         import torch
 
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.number & (2**63 - 1))
+        seed = self.number & (2**63 - 1)
+        before = torch.get_rng_state()
+        try:
+            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+                torch.manual_seed(seed)
+            else:  # without a device torch would note down who called, for every seed
+                torch.default_generator.manual_seed(seed)
             yield
+        finally:
+            torch.set_rng_state(before)
