@@ -1,12 +1,13 @@
-"""Steps of SGD for dense nets without autograd: the same bits, and a fraction of the time.
+"""Steps of SGD with gradients written out: the same bits as by autograd, in less time.
 
-A step of such a net is a dozen small matrix products. With autograd, most of its time goes into
+A step of a dense net is a dozen small matrix products. With autograd, most of its time goes into
 some two hundred operations on small tensors around them. Here the gradients are written out: torch
 makes the products, sums and logarithms into buffers that stay, compiled loops (``kernels``) do what
 is between them, and one loop moves all weights. Every number is rounded where torch rounds it, and
 tests hold the two together to the bit.
 
-``DenseSteps.of`` says whether it knows a net and a loss; ``fit`` takes autograd for all others.
+Other encoders, the ConvNets', keep autograd; their classifier, the loss and the step are as above.
+``KnownSteps.of`` says whether it knows a net and a loss; ``fit`` takes autograd alone for others.
 """
 
 import itertools
@@ -25,7 +26,7 @@ from fedapa.learning.tree import NamedArrays
 from fedapa.models import kernels
 from fedapa.models.model import SHORTEST, Model, Scale, unit
 
-__all__ = ["DenseSteps", "Pace"]
+__all__ = ["KnownSteps", "Pace"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -43,83 +44,100 @@ class Pace:
     decay: float
 
 
-class DenseSteps:
-    """One net's steps: its weights lie in one buffer, their gradients in a second one."""
+class KnownSteps:
+    """The steps of one net on one loss."""
 
     @classmethod
     def of(
         cls, model: Model, loss: Hybrid, pace: Pace, velocity: NamedArrays
-    ) -> "DenseSteps | None":
+    ) -> "KnownSteps | None":
         """For a net and a loss that are known; None for all others."""
-        layers = _layers(model)
-        if layers is None or loss.shares is not None:
+        if loss.shares is not None or not _is_plain(model):
             return None
-        return cls(model, layers, loss, pace, velocity)
+        return cls(model, loss, pace, velocity)
 
-    def __init__(
-        self,
-        model: Model,
-        layers: Sequence["_Layer"],
-        loss: Hybrid,
-        pace: Pace,
-        velocity: NamedArrays,
-    ) -> None:
+    def __init__(self, model: Model, loss: Hybrid, pace: Pace, velocity: NamedArrays) -> None:
         self._model = model
-        self._layers = layers
+        self._layers = _layers(model)
         self._loss = loss
         self._pace = pace
-        self._weights = _Weights(model, velocity)
+        self._weights = _Weights(model, self._layers, velocity)
         self._turns: dict[int, _Turn] = {}
 
     def step(self, windows: Tensor, labels: Tensor) -> Mapping[str, np.float32]:
         """Descend on a batch; the losses before that."""
         turn = self._turns.get(len(labels))
         if turn is None:
-            turn = _Turn(self._layers, self._loss, self._weights, len(labels))
+            turn = _Turn(self._model, self._layers, self._loss, self._weights, len(labels))
             self._turns[len(labels)] = turn
         losses = turn.gradients(windows, labels, self._model.targets_of(labels))
-        weights, pace = self._weights, self._pace
-        kernels.descend(
-            weights.values,
-            weights.slopes,
-            weights.velocity,
-            np.float32(pace.rate),
-            np.float32(pace.decay),
-            np.float32(pace.momentum),
-        )
+        self._weights.descend(self._pace)
         return losses
 
-    def momentum(self) -> dict[str, Floats]:
-        """Of every trained parameter, by name."""
+    def finish(self) -> dict[str, Floats]:
+        """The momentum of every trained parameter, by name; the net then owns its weights."""
+        self._weights.give_back()
         if not self._pace.momentum:
             return {}
-        return {name: part.numpy().copy() for name, part in self._weights.carried.items()}
+        return {name: part.numpy().copy() for name, part in self._weights.velocity.items()}
 
 
 class _Weights:
-    """The trained parameters of a net side by side in memory; the net has views of them."""
+    """The trained parameters of a net and their velocity.
 
-    def __init__(self, model: Model, velocity: NamedArrays) -> None:
+    Those of dense layers lie side by side in memory, and so do their gradients: one loop moves all
+    of them. An encoder's that is differentiated by autograd have theirs from it.
+    """
+
+    def __init__(self, model: Model, layers: Sequence["_Layer"], velocity: NamedArrays) -> None:
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        for parameter in trained.values():
+            parameter.grad = None  # of whoever trained the net before
+        names = {f"{layer.name}.{kind}" for layer in layers for kind in ("weight", "bias")}
+        dense = {name: p for name, p in trained.items() if name in names}
         places, size = {}, 0
-        for name, parameter in trained.items():
+        for name, parameter in dense.items():
             places[name] = slice(size, size + parameter.numel())
             size += -(-parameter.numel() // _ALIGNED) * _ALIGNED
         values, slopes = torch.zeros(size), torch.zeros(size)
         # What has no velocity yet gets its first gradient as it is: −0 + g = g, also where g = −0.
         carried = torch.full((size,), -0.0)
         self.slope: dict[str, Tensor] = {}
-        self.carried: dict[str, Tensor] = {}
-        for name, parameter in trained.items():
+        self.velocity: dict[str, Tensor] = {}
+        for name, parameter in dense.items():
             values[places[name]] = parameter.detach().flatten()
             parameter.data = values[places[name]].view(parameter.shape)
             self.slope[name] = slopes[places[name]].view(parameter.shape)
-            self.carried[name] = carried[places[name]].view(parameter.shape)
+            self.velocity[name] = carried[places[name]].view(parameter.shape)
+        self._dense = values.numpy(), slopes.numpy(), carried.numpy()
+        self._others = {name: p for name, p in trained.items() if name not in names}
+        for name, parameter in self._others.items():
+            parameter.data = parameter.data.contiguous()
+            self.velocity[name] = torch.full(parameter.shape, -0.0)
+        for name, part in self.velocity.items():
             if name in velocity:
-                self.carried[name].copy_(torch.from_numpy(np.array(velocity[name])))
-        self.values: Floats = values.numpy()
-        self.slopes: Floats = slopes.numpy()
-        self.velocity: Floats = carried.numpy()
+                part.copy_(torch.from_numpy(np.array(velocity[name])))
+        self._trained = trained
+
+    def descend(self, pace: Pace) -> None:
+        """One step of SGD; the gradients of other encoders are used up."""
+        by = np.float32(pace.rate), np.float32(pace.decay), np.float32(pace.momentum)
+        kernels.descend(*self._dense, *by)
+        for name, parameter in self._others.items():
+            if parameter.grad is None:
+                continue
+            kernels.descend(
+                parameter.detach().view(-1).numpy(),
+                parameter.grad.contiguous().view(-1).numpy(),
+                self.velocity[name].view(-1).numpy(),
+                *by,
+            )
+            parameter.grad = None
+
+    def give_back(self) -> None:
+        """Every parameter in memory of its own."""
+        for parameter in self._trained.values():
+            parameter.data = parameter.data.clone()
 
 
 # ---- the net ------------------------------------------------------------------------------------
@@ -134,16 +152,30 @@ class _Layer:
     before: tuple[nn.Module, ...]
 
 
-def _layers(model: Model) -> list[_Layer] | None:
-    """The layers of a net that is known, in order; None of all others."""
+def _is_plain(model: Model) -> bool:
+    """Whether a net does what ``Model`` says, in float32 on a CPU, and nobody watches it."""
+    kind = type(model)
+    classifier = model.classifier
+    return (
+        kind.forward is Model.forward
+        and kind.embed is Model.embed
+        and type(classifier) is nn.Linear
+        and classifier.bias is not None
+        and not _has_any_global_hook()  # type: ignore[no-untyped-call]
+        and not _changed(model)
+        and not _changed(classifier)
+        and all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
+    )
+
+
+def _layers(model: Model) -> list[_Layer]:
+    """The layers of a dense net in order; of all others the classifier alone."""
     encoder = model.encoder
-    plain = type(model).forward is Model.forward and type(model).embed is Model.embed
-    if not plain or type(encoder) is not nn.Sequential or model.normalise_embedding:
-        return None
-    if _has_any_global_hook() or any(_changed(module) for module in model.modules()):  # type: ignore[no-untyped-call]
-        return None
-    if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in model.parameters()):
-        return None
+    alone = [_Layer("classifier", model.classifier, ())]
+    if type(encoder) is not nn.Sequential or model.normalise_embedding:
+        return alone
+    if any(_changed(module) for module in encoder.modules()):
+        return alone
     layers: list[_Layer] = []
     before: list[nn.Module] = []
     named = [(f"encoder.{name}", module) for name, module in encoder.named_children()]
@@ -154,17 +186,13 @@ def _layers(model: Model) -> list[_Layer] | None:
         order = tuple(type(other) for other in before)
         known = _FIRST if not layers else _FURTHER
         if order not in known or module.bias is None:
-            return None
+            return alone
         layers.append(_Layer(name, module, tuple(before)))
         before = []
     return layers
 
 
-_FIRST = {
-    (),
-    (nn.Hardtanh, nn.Dropout),
-    (nn.Hardtanh, nn.Dropout, Scale),
-}
+_FIRST = {(), (nn.Hardtanh, nn.Dropout), (nn.Hardtanh, nn.Dropout, Scale)}
 """What may be done to numbers before the first linear layer, in that order."""
 _FURTHER = {(nn.ReLU,), (nn.ReLU, nn.Dropout)}
 
@@ -238,8 +266,17 @@ class _Turn:
     """The buffers for batches of one size, and the way through them and back."""
 
     def __init__(
-        self, layers: Sequence[_Layer], loss: Hybrid, weights: _Weights, batch: int
+        self,
+        model: Model,
+        layers: Sequence[_Layer],
+        loss: Hybrid,
+        weights: _Weights,
+        batch: int,
     ) -> None:
+        # An encoder that is no layer of these goes by autograd.
+        self.model = None if len(layers) > 1 else model
+        self.is_encoder_trained = any(p.requires_grad for p in model.encoder.parameters())
+        self.loss = loss
         classifier = layers[-1].linear
         self.scores = _Scores(loss, batch, classifier.out_features, classifier.in_features)
         outputs = [torch.empty(batch, layer.linear.out_features) for layer in layers[:-1]]
@@ -247,29 +284,58 @@ class _Turn:
             _Part(layer, weights, made)
             for layer, made in zip(layers, [*outputs, self.scores.logits], strict=True)
         ]
-        self.first = next(
-            place for place, part in enumerate(self.parts) if part.weight_slope is not None
-        )
+        trained = [place for place, part in enumerate(self.parts) if part.weight_slope is not None]
+        by_autograd = self.model is not None and self.is_encoder_trained
+        self.first = -1 if by_autograd else trained[0]
 
     def gradients(
         self, windows: Tensor, labels: Tensor, targets: Tensor
     ) -> Mapping[str, np.float32]:
         """The losses of a batch; the gradients are then beside the weights."""
-        before = windows.reshape(-1).numpy()
+        if self.model is None:
+            return self._dense(windows, labels, targets)
+        with torch.set_grad_enabled(self.is_encoder_trained):
+            embeddings = self.model.embed(windows)
+        if not embeddings.is_contiguous():
+            return self._by_autograd(self.model, embeddings, labels)
+        losses = self._dense(embeddings.detach(), labels, targets)
+        if self.is_encoder_trained:
+            embeddings.backward(self.parts[0].pull)  # type: ignore[no-untyped-call]
+        return losses
+
+    def _by_autograd(
+        self, model: Model, embeddings: Tensor, labels: Tensor
+    ) -> Mapping[str, np.float32]:
+        """For embeddings in another order in memory: torch sums those in another order, too."""
+        losses = self.loss.of(model, model.classifier(embeddings), embeddings, labels)
+        losses["loss"].backward()  # type: ignore[no-untyped-call]
+        *_, last = self.parts
+        for parameter, slope in (
+            (model.classifier.weight, last.weight_slope),
+            (model.classifier.bias, last.bias_slope),
+        ):
+            if slope is not None:
+                slope.copy_(cast(Tensor, parameter.grad))
+                parameter.grad = None
+        return {name: np.float32(value.item()) for name, value in losses.items()}
+
+    def _dense(self, given: Tensor, labels: Tensor, targets: Tensor) -> Mapping[str, np.float32]:
+        before = given.reshape(-1).numpy()
         for part in self.parts:
             part.forward(before)
             before = part.flat_made
         *_, last = self.parts
         losses = self.scores.losses(last.given, labels, targets)
         pull = self.scores.logits_back
-        for place in range(len(self.parts) - 1, self.first - 1, -1):
+        for place in range(len(self.parts) - 1, max(self.first, 0) - 1, -1):
             part = self.parts[place]
             part.backward(pull, further=place > self.first)
             if place == self.first:
                 break
             if part is last:
                 self.scores.add_contrasts(last.flat_pull)
-            part.through(self.parts[place - 1].flat_made)
+            if place:
+                part.through(self.parts[place - 1].flat_made)
             pull = part.pull
         return losses
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedapa.errors import RunError
 from fedapa.learning.augment import Augmentation, Augmenter
-from fedapa.learning.by_hand import DenseSteps, Pace
+from fedapa.learning.by_hand import KnownSteps, Pace
 from fedapa.learning.losses import Hybrid
 from fedapa.learning.tree import NamedArrays
 from fedapa.models.model import Model
@@ -128,7 +128,8 @@ def fit(
         steps = _ByAutograd(model, objective, training, momentum)
     sums: dict[str, np.floating] = {}
     seen = 0
-    with (key / "dropout and noise").as_torch_default():
+    quiet = np.errstate(over="ignore", invalid="ignore")  # it is told below
+    with quiet, (key / "dropout and noise").as_torch_default():
         for windows, labels in _epochs(room, training, key):
             number = np.float32(len(labels))
             for name, value in steps.step(windows, labels).items():
@@ -140,7 +141,7 @@ def fit(
             f"room '{room.name}': the loss became {means['loss']} in training; "
             "lower learning_rate or look for extreme windows with 'fedapa inspect'"
         )
-    return Fit(losses=means, momentum=steps.momentum())
+    return Fit(losses=means, momentum=steps.finish())
 
 
 class _Steps(Protocol):
@@ -149,8 +150,8 @@ class _Steps(Protocol):
     def step(self, windows: Tensor, labels: Tensor) -> Mapping[str, np.floating]:
         """Descend on a batch; the losses before that."""
 
-    def momentum(self) -> NamedArrays:
-        """SGD's, by parameter name."""
+    def finish(self) -> NamedArrays:
+        """SGD's momentum by parameter name, after the last step."""
 
 
 def _by_hand(
@@ -163,7 +164,7 @@ def _by_hand(
     if loss.present is not None and not loss.present[room.held].all():
         return None
     pace = Pace(training.learning_rate, training.momentum, training.weight_decay)
-    return DenseSteps.of(model, loss, pace, momentum)
+    return KnownSteps.of(model, loss, pace, momentum)
 
 
 class _ByAutograd:
@@ -191,7 +192,7 @@ class _ByAutograd:
             for name, value in losses.items()
         }
 
-    def momentum(self) -> NamedArrays:
+    def finish(self) -> NamedArrays:
         return {name: buffer.cpu().numpy().copy() for name, buffer in self._velocity.items()}
 
 

@@ -192,7 +192,7 @@ def fedapa_loss(
 class Hybrid:
     """What a FedAPA room minimises, as an objective; without weight λ it is L_ce alone.
 
-    Its gradient is known: nets of dense layers descend on it without autograd (by_hand.py).
+    Its gradient is known: nets descend on it without autograd where they can (by_hand.py).
     """
 
     weight: float = 0.0
@@ -213,6 +213,12 @@ class Hybrid:
     def __call__(self, model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
         """By autograd."""
         logits, embeddings = model(windows)
+        return self.of(model, logits, embeddings, labels)
+
+    def of(
+        self, model: Model, logits: Tensor, embeddings: Tensor, labels: Tensor
+    ) -> Mapping[str, Tensor]:
+        """The same, of what a net made of windows."""
         if self.offset is not None:
             logits = logits + self.offset
         return over_tasks(self._of_task, model, logits, embeddings, labels)

@@ -22,19 +22,34 @@ __all__ = [
     "TAPS",
     "TILE",
     "active_sums",
+    "added",
     "channel_moments",
+    "contrast_gradient",
+    "contrast_slopes",
+    "cut_and_kept",
+    "descend",
+    "directions",
     "first_layer",
     "first_layer_gradient",
+    "likelihood",
     "mean_shares",
     "norm_gradient",
+    "norm_gradient_terms",
     "norm_sums",
+    "norm_terms",
     "normalise",
     "patch_moments",
     "pooled_gradient",
     "pooled_sums",
+    "rectified",
+    "rectified_and_kept",
+    "rectified_and_kept_gradient",
+    "rectified_gradient",
     "rectified_pool",
     "rectified_sums",
     "standardise",
+    "tempered",
+    "untempered",
 ]
 
 TAPS = 10
@@ -512,6 +527,66 @@ def mean_shares(windows, roots, feature, threshold, left, right, shares, made):
                 made[b, c] += shares[left[node], c]
         for c in range(shares.shape[1]):
             made[b, c] /= len(roots)
+
+
+@numba.njit(cache=True)
+def norm_terms(first, second, number, pivot, gain, bias, epsilon, made, tiles):
+    """BatchNorm's terms from the sums of ``channel_moments``.
+
+    Args:
+        first: Σ (z − pivot) [TILE].
+        second: Σ (z − pivot)² [TILE].
+        number: values in each channel.
+        pivot: [C] float32.
+        gain: γ [C] float32.
+        bias: β [C] float32.
+        epsilon: what is added to the variance.
+        made: [5, C] float64; the result: mean, variance, 1 / deviation, scale and shift.
+        tiles: [3, TILE] float32; the result: scale, shift and mean, repeated.
+    """
+    channels, tile = len(pivot), len(first)
+    for c in range(channels):
+        one, two = 0.0, 0.0
+        for k in range(c, tile, channels):
+            one += first[k]
+            two += second[k]
+        off = one / number
+        variance = two / number - off * off
+        variance = 0.0 if variance < 0.0 else variance
+        mean = np.float64(pivot[c]) + off
+        inverse = 1.0 / np.sqrt(variance + epsilon)
+        scale = np.float64(gain[c]) * inverse
+        shift = np.float64(bias[c]) - scale * mean
+        made[0, c], made[1, c], made[2, c], made[3, c] = mean, variance, inverse, scale
+        made[4, c] = shift
+        for k in range(c, tile, channels):
+            tiles[0, k], tiles[1, k], tiles[2, k] = scale, shift, mean
+
+
+@numba.njit(cache=True)
+def norm_gradient_terms(first, second, number, terms, gradients, tiles):
+    """What ``norm_gradient`` needs of the sums of ``norm_sums``.
+
+    Args:
+        first: Σ g [TILE].
+        second: Σ g · (z − mean) [TILE].
+        number: values in each channel.
+        terms: ``norm_terms`` [5, C].
+        gradients: [2, C] float32; the result, of γ and of β.
+        tiles: [2, TILE] float32; the result: offset and slope.
+    """
+    channels, tile = terms.shape[1], len(first)
+    for c in range(channels):
+        one, two = 0.0, 0.0
+        for k in range(c, tile, channels):
+            one += first[k]
+            two += second[k]
+        inverse, scale = terms[2, c], terms[3, c]
+        two = two * inverse
+        gradients[0, c], gradients[1, c] = two, one
+        offset, slope = -scale * one / number, -scale * inverse * two / number
+        for k in range(c, tile, channels):
+            tiles[0, k], tiles[1, k] = offset, slope
 
 
 # ---- a step of a dense net without autograd -----------------------------------------------------
