@@ -60,10 +60,12 @@ class Key:
         import torch
 
         seed = self.number & (2**63 - 1)
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            # torch.manual_seed asks for this anyway, and where no such device was used it keeps
-            # the whole call stack as text until one is: a millisecond for every net.
+        before = torch.get_rng_state()
+        try:
             if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-                torch.cuda.manual_seed_all(seed)
+                torch.manual_seed(seed)
+            else:  # without a device torch would note down who called, for every seed
+                torch.default_generator.manual_seed(seed)
             yield
+        finally:
+            torch.set_rng_state(before)

@@ -49,7 +49,7 @@ from fedapa.learning.fit import (
     Temperature,
     cross_entropy,
 )
-from fedapa.learning.losses import fedapa_loss, over_tasks
+from fedapa.learning.losses import Hybrid
 from fedapa.learning.prototypes import (
     EXPLICIT_ROOMS,
     aggregate_prototypes,
@@ -264,28 +264,14 @@ class FedAPA(PrototypeExchange):
             for values in (given.mixture, given.sets, given.known)
         )
         shares = None if given.shares is None else torch.from_numpy(given.shares).to(room.device)
-
-        def of_task(
-            logits: Tensor, embeddings: Tensor, labels: Tensor, targets: Tensor, block: slice
-        ) -> Mapping[str, Tensor]:
-            return fedapa_loss(
-                logits,
-                embeddings,
-                labels,
-                mixture=mixture[block],
-                sets=sets[:, block],
-                shares=shares,
-                present=known[block],
-                temperature=self.temperature,
-                weight=weight,
-                targets=targets,
-            )
-
-        def hybrid(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-            logits, embeddings = model(windows)
-            return over_tasks(of_task, model, logits, embeddings, labels)
-
-        return hybrid
+        return Hybrid(
+            weight=weight,
+            mixture=mixture,
+            sets=sets,
+            present=known,
+            temperature=self.temperature,
+            shares=shares,
+        )
 
     def _targets(self, room: Room, state: RoomState) -> _Targets | None:
         """What the losses of this round are measured against; none in round 1."""

@@ -72,7 +72,7 @@ from fedapa.learning.fit import (
     PositiveInteger,
     Temperature,
 )
-from fedapa.learning.losses import over_tasks
+from fedapa.learning.losses import Hybrid
 from fedapa.learning.prototypes import (
     aggregate_prototypes,
     class_prototypes,
@@ -355,17 +355,12 @@ class FedJoin(FedAvg):
         augmented = Augmenter.of(room, self.training.augment) if steady else None
         recordings = torch.from_numpy(_recordings(room)) if steady else None
 
-        def of_task(
-            logits: Tensor, embeddings: Tensor, labels: Tensor, targets: Tensor, block: slice
-        ) -> Mapping[str, Tensor]:
-            return {"loss": F.cross_entropy(logits, targets)}
+        labelled = Hybrid(offset=mask)
+        if shares is None and not steady:
+            return labelled
 
         def objective(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
-            logits, embeddings = model(windows)
-            told = over_tasks(of_task, model, logits + mask, embeddings, labels)["loss"]
-            losses = {"loss": told, "loss_ce": told}
-            if shares is None and not steady:
-                return losses
+            losses = dict(labelled(model, windows, labels))
             drawn = torch.randint(len(unlabelled), (self.training.batch_size,))
             others, _ = room.tensors(unlabelled[drawn.numpy()])
             said = model(others)[0] + mask

@@ -3,16 +3,17 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Protocol, cast
 
+import numpy as np
 import torch
 from pydantic import ConfigDict, Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from fedapa.errors import RunError
 from fedapa.learning.augment import Augmentation, Augmenter
-from fedapa.learning.losses import over_tasks
+from fedapa.learning.by_hand import KnownSteps, Pace
+from fedapa.learning.losses import Hybrid
 from fedapa.learning.tree import NamedArrays
 from fedapa.models.model import Model
 from fedapa.randomness import Key
@@ -99,15 +100,10 @@ class Fit:
 
 def cross_entropy(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
     """The plain objective, of each task."""
-    logits, embeddings = model(windows)
-    return over_tasks(_classification, model, logits, embeddings, labels)
+    return _PLAIN(model, windows, labels)
 
 
-def _classification(
-    logits: Tensor, embeddings: Tensor, labels: Tensor, targets: Tensor, block: slice
-) -> dict[str, Tensor]:
-    loss = F.cross_entropy(logits, targets)
-    return {"loss": loss, "loss_ce": loss}
+_PLAIN = Hybrid()
 
 
 def fit(
@@ -126,25 +122,18 @@ def fit(
     mode, no moving BatchNorm statistics.
     """
     _thaw(model, part)
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    velocity: dict[str, Tensor] = {}
-    if training.keep_momentum and momentum:
-        velocity = {
-            name: torch.tensor(momentum[name], device=parameter.device)
-            for name, parameter in trained.items()
-            if name in momentum
-        }
-    sums: dict[str, Tensor] = {}
+    momentum = momentum if training.keep_momentum and momentum else {}
+    steps = _by_hand(model, room, objective, training, momentum)
+    if steps is None:
+        steps = _ByAutograd(model, objective, training, momentum)
+    sums: dict[str, np.floating] = {}
     seen = 0
-    with (key / "dropout and noise").as_torch_default():
+    quiet = np.errstate(over="ignore", invalid="ignore")  # it is told below
+    with quiet, (key / "dropout and noise").as_torch_default():
         for windows, labels in _epochs(room, training, key):
-            losses = objective(model, windows, labels)
-            for parameter in trained.values():
-                parameter.grad = None
-            losses["loss"].backward()  # type: ignore[no-untyped-call]
-            _descend(trained, velocity, training)
-            for name, value in losses.items():
-                sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu() * len(labels)
+            number = np.float32(len(labels))
+            for name, value in steps.step(windows, labels).items():
+                sums[name] = sums.get(name, np.float32(0)) + value * number
             seen += len(labels)
     means = {name: float(value) / seen for name, value in sums.items()}
     if not all(math.isfinite(value) for value in means.values()):
@@ -152,8 +141,59 @@ def fit(
             f"room '{room.name}': the loss became {means['loss']} in training; "
             "lower learning_rate or look for extreme windows with 'fedapa inspect'"
         )
-    carried = {name: buffer.cpu().numpy().copy() for name, buffer in velocity.items()}
-    return Fit(losses=means, momentum=carried)
+    return Fit(losses=means, momentum=steps.finish())
+
+
+class _Steps(Protocol):
+    """What descends on one batch after the other."""
+
+    def step(self, windows: Tensor, labels: Tensor) -> Mapping[str, np.floating]:
+        """Descend on a batch; the losses before that."""
+
+    def finish(self) -> NamedArrays:
+        """SGD's momentum by parameter name, after the last step."""
+
+
+def _by_hand(
+    model: Model, room: Room, objective: Objective, training: Training, momentum: NamedArrays
+) -> _Steps | None:
+    """Steps without autograd, where net and objective are known to have them."""
+    loss = _PLAIN if objective is cross_entropy else objective
+    if not isinstance(loss, Hybrid) or len(room.tasks) > 1 or room.device != "cpu":
+        return None
+    if loss.present is not None and not loss.present[room.held].all():
+        return None
+    pace = Pace(training.learning_rate, training.momentum, training.weight_decay)
+    return KnownSteps.of(model, loss, pace, momentum)
+
+
+class _ByAutograd:
+    """Steps on any objective of any net."""
+
+    def __init__(
+        self, model: Model, objective: Objective, training: Training, momentum: NamedArrays
+    ) -> None:
+        self._model, self._objective, self._training = model, objective, training
+        self._trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self._velocity = {
+            name: torch.tensor(momentum[name], device=parameter.device)
+            for name, parameter in self._trained.items()
+            if name in momentum
+        }
+
+    def step(self, windows: Tensor, labels: Tensor) -> Mapping[str, np.floating]:
+        losses = self._objective(self._model, windows, labels)
+        for parameter in self._trained.values():
+            parameter.grad = None
+        losses["loss"].backward()  # type: ignore[no-untyped-call]
+        _descend(self._trained, self._velocity, self._training)
+        return {
+            name: cast(np.floating, value.detach().cpu().numpy()[()])
+            for name, value in losses.items()
+        }
+
+    def finish(self) -> NamedArrays:
+        return {name: buffer.cpu().numpy().copy() for name, buffer in self._velocity.items()}
 
 
 def _epochs(room: Room, training: Training, key: Key) -> Iterator[tuple[Tensor, Tensor]]:

@@ -6,6 +6,7 @@ Where nets have several tasks, a loss is that of each, added.
 import bisect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,7 +18,14 @@ from fedapa.models.model import Model, unit
 from fedapa.payload import Array
 from fedapa.windows.labels import NO_CLASS, Label
 
-__all__ = ["TaskLoss", "fedapa_loss", "over_tasks", "prototype_contrast", "soft_targets"]
+__all__ = [
+    "Hybrid",
+    "TaskLoss",
+    "fedapa_loss",
+    "over_tasks",
+    "prototype_contrast",
+    "soft_targets",
+]
 
 TaskLoss = Callable[[Tensor, Tensor, Tensor, Tensor, slice], Mapping[str, Tensor]]
 """(logits [b, C], embeddings [b, D], labels [b], targets, block) → named losses of one task.
@@ -178,3 +186,58 @@ def fedapa_loss(
         "loss_g": to_mixture,
         "loss_c": to_sets,
     }
+
+
+@dataclass(frozen=True, eq=False)
+class Hybrid:
+    """What a FedAPA room minimises, as an objective; without weight λ it is L_ce alone.
+
+    Its gradient is known: nets descend on it without autograd where they can (by_hand.py).
+    """
+
+    weight: float = 0.0
+    """λ_t."""
+    mixture: Tensor | None = None
+    """Q_i [C, D], padded."""
+    sets: Tensor | None = None
+    """P [N, C, D], padded; N may be 0."""
+    present: Tensor | None = None
+    """[C], the classes that anybody holds."""
+    temperature: float = 1.0
+    """τ of both contrasts."""
+    shares: Tensor | None = None
+    """[N], how much each of the sets counts; alike by default."""
+    offset: Tensor | None = None
+    """[C], added to the logits: ``NEVER`` for a class that is not to be answered."""
+
+    def __call__(self, model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
+        """By autograd."""
+        logits, embeddings = model(windows)
+        return self.of(model, logits, embeddings, labels)
+
+    def of(
+        self, model: Model, logits: Tensor, embeddings: Tensor, labels: Tensor
+    ) -> Mapping[str, Tensor]:
+        """The same, of what a net made of windows."""
+        if self.offset is not None:
+            logits = logits + self.offset
+        return over_tasks(self._of_task, model, logits, embeddings, labels)
+
+    def _of_task(
+        self, logits: Tensor, embeddings: Tensor, labels: Tensor, targets: Tensor, block: slice
+    ) -> Mapping[str, Tensor]:
+        if self.mixture is None or self.sets is None or self.present is None:
+            loss = F.cross_entropy(logits, targets)
+            return {"loss": loss, "loss_ce": loss}
+        return fedapa_loss(
+            logits,
+            embeddings,
+            labels,
+            mixture=self.mixture[block],
+            sets=self.sets[:, block],
+            shares=self.shares,
+            present=self.present[block],
+            temperature=self.temperature,
+            weight=self.weight,
+            targets=targets,
+        )

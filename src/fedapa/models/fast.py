@@ -246,13 +246,12 @@ def _block(given: Tensor, block: nn.Sequential, *, last: bool) -> Tensor:
         return _resting_block(given, conv, norm, last=last)
     weight = conv.weight.contiguous(memory_format=torch.channels_last)
     raw = F.conv2d(given, weight, stride=conv.stride, padding=conv.padding)
-    mean, variance = _batch_statistics(raw, norm)
-    inverse = torch.rsqrt(variance + norm.eps)
+    terms, tiles = _batch_statistics(raw, norm)
     function = _NormReluMean if last else _NormRelu
     gain, bias = cast(Tensor, norm.weight), cast(Tensor, norm.bias)
     if not torch.is_grad_enabled():  # a Function cannot see that
         gain, bias = gain.detach(), bias.detach()
-    result = function.apply(raw, gain, bias, mean, inverse)  # type: ignore[no-untyped-call]
+    result = function.apply(raw, gain, bias, terms, tiles)  # type: ignore[no-untyped-call]
     return cast(Tensor, result)
 
 
@@ -273,21 +272,22 @@ def _resting_block(given: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, *, last
 
 
 def _batch_statistics(raw: Tensor, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each channel [C] in float64; the running ones move."""
+    """``kernels.norm_terms`` [5, C] and what it repeats [3, TILE]; running statistics move."""
     from fedapa.models import kernels
 
-    values = _rows(raw.detach())
     channels = raw.shape[1]
     number = raw.numel() // channels
     # Squares around a value near the mean do not cancel; one pixel may be an outlier, many are not.
     pivot = raw.detach()[:, :, ::8, ::8].mean(dim=(0, 2, 3))
-    first, second = np.zeros(_tile(channels)), np.zeros(_tile(channels))
-    kernels.channel_moments(values, _tiled(pivot), first, second)
-    off = _untiled(first, channels) / number
-    variance = (_untiled(second, channels) / number - off.square()).clamp(min=0)
-    mean = pivot.double() + off
-    _remember(norm, mean, variance, number)
-    return mean, variance
+    tile = _tile(channels)
+    first, second = np.zeros(tile), np.zeros(tile)
+    kernels.channel_moments(_rows(raw), _tiled(pivot), first, second)
+    terms, tiles = np.empty((5, channels)), np.empty((3, tile), np.float32)
+    gain, bias = norm.weight.detach().numpy(), norm.bias.detach().numpy()
+    kernels.norm_terms(first, second, number, pivot.numpy(), gain, bias, norm.eps, terms, tiles)
+    made = torch.from_numpy(terms)
+    _remember(norm, made[0], made[1], number)
+    return made, torch.from_numpy(tiles)
 
 
 class _NormRelu(torch.autograd.Function):
@@ -295,19 +295,18 @@ class _NormRelu(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, raw: Tensor, gain: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor
+        ctx: Any, raw: Tensor, gain: Tensor, bias: Tensor, terms: Tensor, tiles: Tensor
     ) -> Tensor:
         from fedapa.models import kernels
 
-        scale = gain.double() * inverse
-        shift = bias.double() - scale * mean
         values = _rows(raw)
         # Without a backward pass nobody needs the raw values again.
         made = torch.from_numpy(values)
         if any(ctx.needs_input_grad):
             made = torch.empty(values.shape, dtype=torch.float32)
-        kernels.normalise(values, _tiled(scale), _tiled(shift), made.numpy())
-        ctx.save_for_backward(raw, scale, shift, mean, inverse)
+        scale, shift, _ = _three(tiles)
+        kernels.normalise(values, scale, shift, made.numpy())
+        ctx.save_for_backward(raw, terms, tiles)
         batch, channels, height, width = raw.shape
         return made.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
 
@@ -316,20 +315,21 @@ class _NormRelu(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         from fedapa.models import kernels
 
-        raw, scale, shift, mean, inverse = ctx.saved_tensors
+        raw, terms, tiles = ctx.saved_tensors
         values, pull = _rows(raw), _rows(gradients[0])
-        channels = raw.shape[1]
-        first, second = np.zeros(_tile(channels)), np.zeros(_tile(channels))
-        tiles = (_tiled(scale), _tiled(shift), _tiled(mean))
-        kernels.norm_sums(values, pull, *tiles, first, second)
-        bias_gradient = _untiled(first, channels)
-        gain_gradient = _untiled(second, channels) * inverse
-        offset, slope = _corrections(raw, scale, inverse, bias_gradient, gain_gradient)
+        batch, channels, height, width = raw.shape
+        tile = tiles.shape[1]
+        first, second = np.zeros(tile), np.zeros(tile)
+        scale, shift, mean = _three(tiles)
+        kernels.norm_sums(values, pull, scale, shift, mean, first, second)
+        made, back = np.empty((2, channels), np.float32), np.empty((2, tile), np.float32)
+        number = raw.numel() // channels
+        kernels.norm_gradient_terms(first, second, number, terms.numpy(), made, back)
         # The incoming gradient is this function's alone: it is the convolution's behind it.
-        kernels.norm_gradient(values, pull, *tiles, _tiled(offset), _tiled(slope))
-        batch, _, height, width = raw.shape
-        made = torch.from_numpy(pull).reshape(batch, height, width, channels).permute(0, 3, 1, 2)
-        return made, gain_gradient.float(), bias_gradient.float(), None, None
+        kernels.norm_gradient(values, pull, scale, shift, mean, back[0], back[1])
+        result = torch.from_numpy(pull).reshape(batch, height, width, channels)
+        gain, bias = torch.from_numpy(made)
+        return result.permute(0, 3, 1, 2), gain, bias, None, None
 
 
 class _NormReluMean(torch.autograd.Function):
@@ -337,21 +337,19 @@ class _NormReluMean(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, raw: Tensor, gain: Tensor, bias: Tensor, mean: Tensor, inverse: Tensor
+        ctx: Any, raw: Tensor, gain: Tensor, bias: Tensor, terms: Tensor, tiles: Tensor
     ) -> Tensor:
         from fedapa.models import kernels
 
-        scale = gain.double() * inverse
-        shift = bias.double() - scale * mean
         batch, channels, height, width = raw.shape
-        shape = (batch, _tile(channels))
+        shape = (batch, tiles.shape[1])
         total, positive, distance = np.empty(shape), np.empty(shape), np.empty(shape)
-        tiles = (_tiled(scale), _tiled(shift), _tiled(mean))
-        kernels.pooled_sums(_rows(raw), *tiles, total, positive, distance)
+        scale, shift, mean = _three(tiles)
+        kernels.pooled_sums(_rows(raw), scale, shift, mean, total, positive, distance)
         positions = height * width
         ctx.save_for_backward(
             raw,
-            *(scale, shift, mean, inverse),
+            *(terms, tiles),
             _untiled(positive, channels) / positions,
             _untiled(distance, channels) / positions,
         )
@@ -362,7 +360,8 @@ class _NormReluMean(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         from fedapa.models import kernels
 
-        raw, scale, shift, mean, inverse, positive, distance = ctx.saved_tensors
+        raw, terms, tiles, positive, distance = ctx.saved_tensors
+        _, _, inverse, scale, _ = terms
         pull = gradients[0].double()  # (B, C)
         bias_gradient = (pull * positive).sum(dim=0)
         gain_gradient = (pull * distance).sum(dim=0) * inverse
@@ -370,10 +369,19 @@ class _NormReluMean(torch.autograd.Function):
         batch, channels, height, width = raw.shape
         pull_per_position = _tiled(pull * scale / (height * width))  # (B, TILE)
         made = torch.empty((batch, height * width * channels), dtype=torch.float32)
-        tiles = (_tiled(scale), _tiled(shift), _tiled(mean), _tiled(offset), _tiled(slope))
-        kernels.pooled_gradient(_rows(raw), pull_per_position, *tiles, made.numpy())
+        known = (*_three(tiles), _tiled(offset), _tiled(slope))
+        kernels.pooled_gradient(_rows(raw), pull_per_position, *known, made.numpy())
         made = made.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
         return made, gain_gradient.float(), bias_gradient.float(), None, None
+
+
+_Row: TypeAlias = npt.NDArray[np.float32]
+
+
+def _three(tiles: Tensor) -> tuple[_Row, _Row, _Row]:
+    """Scale, shift and mean, [TILE] each."""
+    rows = tiles.numpy()
+    return rows[0], rows[1], rows[2]
 
 
 def _corrections(
@@ -391,11 +399,13 @@ def _remember(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor, number: int)
     """Move the running statistics as BatchNorm2d does: the variance is unbiased there."""
     momentum = cast(float, norm.momentum)
     unbiased = variance * (number / max(number - 1, 1))
-    with torch.no_grad():
+    left, share = np.float32(1 - momentum), np.float32(momentum)
+    with np.errstate(over="ignore", invalid="ignore"):  # the loss tells of it
         for kept, new in ((norm.running_mean, mean), (norm.running_var, unbiased)):
-            kept = cast(Tensor, kept)
-            kept.mul_(1 - momentum).add_(momentum * new.float())
-        cast(Tensor, norm.num_batches_tracked).add_(1)
+            values = cast(Tensor, kept).detach().numpy()
+            values *= left
+            values += share * new.numpy().astype(np.float32)
+    cast(Tensor, norm.num_batches_tracked).add_(1)
 
 
 def _scale_and_bias(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,19 +22,34 @@ __all__ = [
     "TAPS",
     "TILE",
     "active_sums",
+    "added",
     "channel_moments",
+    "contrast_gradient",
+    "contrast_slopes",
+    "cut_and_kept",
+    "descend",
+    "directions",
     "first_layer",
     "first_layer_gradient",
+    "likelihood",
     "mean_shares",
     "norm_gradient",
+    "norm_gradient_terms",
     "norm_sums",
+    "norm_terms",
     "normalise",
     "patch_moments",
     "pooled_gradient",
     "pooled_sums",
+    "rectified",
+    "rectified_and_kept",
+    "rectified_and_kept_gradient",
+    "rectified_gradient",
     "rectified_pool",
     "rectified_sums",
     "standardise",
+    "tempered",
+    "untempered",
 ]
 
 TAPS = 10
@@ -512,3 +527,253 @@ def mean_shares(windows, roots, feature, threshold, left, right, shares, made):
                 made[b, c] += shares[left[node], c]
         for c in range(shares.shape[1]):
             made[b, c] /= len(roots)
+
+
+@numba.njit(cache=True)
+def norm_terms(first, second, number, pivot, gain, bias, epsilon, made, tiles):
+    """BatchNorm's terms from the sums of ``channel_moments``.
+
+    Args:
+        first: Σ (z − pivot) [TILE].
+        second: Σ (z − pivot)² [TILE].
+        number: values in each channel.
+        pivot: [C] float32.
+        gain: γ [C] float32.
+        bias: β [C] float32.
+        epsilon: what is added to the variance.
+        made: [5, C] float64; the result: mean, variance, 1 / deviation, scale and shift.
+        tiles: [3, TILE] float32; the result: scale, shift and mean, repeated.
+    """
+    channels, tile = len(pivot), len(first)
+    for c in range(channels):
+        one, two = 0.0, 0.0
+        for k in range(c, tile, channels):
+            one += first[k]
+            two += second[k]
+        off = one / number
+        variance = two / number - off * off
+        variance = 0.0 if variance < 0.0 else variance
+        mean = np.float64(pivot[c]) + off
+        inverse = 1.0 / np.sqrt(variance + epsilon)
+        scale = np.float64(gain[c]) * inverse
+        shift = np.float64(bias[c]) - scale * mean
+        made[0, c], made[1, c], made[2, c], made[3, c] = mean, variance, inverse, scale
+        made[4, c] = shift
+        for k in range(c, tile, channels):
+            tiles[0, k], tiles[1, k], tiles[2, k] = scale, shift, mean
+
+
+@numba.njit(cache=True)
+def norm_gradient_terms(first, second, number, terms, gradients, tiles):
+    """What ``norm_gradient`` needs of the sums of ``norm_sums``.
+
+    Args:
+        first: Σ g [TILE].
+        second: Σ g · (z − mean) [TILE].
+        number: values in each channel.
+        terms: ``norm_terms`` [5, C].
+        gradients: [2, C] float32; the result, of γ and of β.
+        tiles: [2, TILE] float32; the result: offset and slope.
+    """
+    channels, tile = terms.shape[1], len(first)
+    for c in range(channels):
+        one, two = 0.0, 0.0
+        for k in range(c, tile, channels):
+            one += first[k]
+            two += second[k]
+        inverse, scale = terms[2, c], terms[3, c]
+        two = two * inverse
+        gradients[0, c], gradients[1, c] = two, one
+        offset, slope = -scale * one / number, -scale * inverse * two / number
+        for k in range(c, tile, channels):
+            tiles[0, k], tiles[1, k] = offset, slope
+
+
+# ---- a step of a dense net without autograd -----------------------------------------------------
+# Arrays are [values], or as said; each loop gives the bits of the torch operations that it fuses:
+# it rounds where they round, and multiplies and adds at once where they do.
+
+
+def _fused(typing, one, other, added):
+    """Gives one · other + added, rounded once, as torch's ``add`` with ``alpha`` does."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_FLOAT, [_FLOAT] * 3)
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.fma.f32")  # type: ignore[no-untyped-call]
+        return builder.call(function, arguments)
+
+    return types.float32(types.float32, types.float32, types.float32), emit
+
+
+_multiply_add: Any = intrinsic(_fused)
+
+
+@numba.njit(cache=True)
+def descend(values, slopes, velocity, rate, decay, momentum):
+    """One step of SGD in place: v ← momentum · v + (g + decay · w), w ← w − rate · v.
+
+    Without momentum ``velocity`` stays as it is, without decay g is not touched.
+    """
+    back = -rate
+    for i in range(len(values)):
+        slope = slopes[i]
+        if decay != 0:
+            slope = _multiply_add(values[i], decay, slope)
+        if momentum != 0:
+            slope = velocity[i] * momentum + slope
+            velocity[i] = slope
+        values[i] = _multiply_add(slope, back, values[i])
+
+
+@numba.njit(cache=True)
+def cut_and_kept(given, least, most, kept, factor, scale, made):
+    """Numbers cut at both ends, some dropped, all scaled: hardtanh, dropout and ``Scale``."""
+    for i in range(len(given)):
+        value = given[i]
+        value = least if value < least else value
+        value = most if value > most else value
+        made[i] = value * (kept[i] * factor) * scale
+
+
+@numba.njit(cache=True)
+def rectified(given, made):
+    """Rectified: relu(z)."""
+    zero = np.float32(0)
+    for i in range(len(given)):
+        made[i] = zero if given[i] < zero else given[i]
+
+
+@numba.njit(cache=True)
+def rectified_and_kept(given, kept, factor, made):
+    """Rectified, and some of it dropped: ``kept`` is 0 or 1."""
+    zero = np.float32(0)
+    for i in range(len(given)):
+        made[i] = (zero if given[i] < zero else given[i]) * (kept[i] * factor)
+
+
+@numba.njit(cache=True)
+def rectified_gradient(pull, given):
+    """The gradient of ``rectified``, written over ``pull``."""
+    zero = np.float32(0)
+    for i in range(len(given)):
+        pull[i] = zero if given[i] <= zero else pull[i]
+
+
+@numba.njit(cache=True)
+def rectified_and_kept_gradient(pull, given, kept, factor):
+    """The gradient of ``rectified_and_kept``, written over ``pull``."""
+    zero = np.float32(0)
+    for i in range(len(given)):
+        pull[i] = zero if given[i] <= zero else pull[i] * (kept[i] * factor)
+
+
+@numba.njit(cache=True)
+def added(pull, other):
+    """The sum, written over ``pull``."""
+    for i in range(len(pull)):
+        pull[i] = pull[i] + other[i]
+
+
+@numba.njit(cache=True)
+def directions(vectors, length, shortest, made):
+    """Vectors [rows, D] over their lengths [rows]; zero where one is too short to have any."""
+    for row in range(len(vectors)):
+        divisor = length[row] if length[row] > shortest else np.float32(np.inf)
+        for k in range(vectors.shape[1]):
+            made[row, k] = vectors[row, k] / divisor
+
+
+@numba.njit(cache=True)
+def tempered(scores, absent, temperature):
+    """Cosines [rows, C] over τ in place, −∞ where a class is absent [C]."""
+    for row in range(len(scores)):
+        for c in range(scores.shape[1]):
+            value = scores[row, c] / temperature
+            scores[row, c] = np.float32(-np.inf) if absent[c] else value
+
+
+@numba.njit(cache=True)
+def untempered(pull, absent, temperature):
+    """The gradient of ``tempered``, written over ``pull``."""
+    for row in range(len(pull)):
+        for c in range(pull.shape[1]):
+            value = pull[row, c] / temperature
+            pull[row, c] = np.float32(0) if absent[c] else value
+
+
+@numba.njit(cache=True)
+def likelihood(scores, labels, pulled, loss, pull):
+    """Mean of −log p at the label, and its gradient; summed as torch sums it.
+
+    Args:
+        scores: [B · n, C] the logarithms of probabilities, n rows of each window.
+        labels: [B].
+        pulled: the gradient of the loss.
+        loss: [1]; the result.
+        pull: as ``scores``; the result.
+    """
+    levels = 8
+    rows, repeats = len(scores), len(scores) // len(labels)
+    width = 0
+    while (1 << width) < rows:
+        width += 1
+    power = max(4, width // levels)
+    mask = (1 << power) - 1
+    slope = -(pulled / np.float32(rows))
+    sums = np.zeros(levels, np.float32)
+    for row in range(rows):
+        label = labels[row // repeats]
+        for c in range(scores.shape[1]):
+            pull[row, c] = 0
+        pull[row, label] = slope
+        sums[0] -= scores[row, label]
+        for level in range(levels - 1):
+            if row & (mask << (level * power)):
+                break
+            sums[level + 1] += sums[level]
+            sums[level] = 0
+    total = np.float32(0)
+    for level in range(levels):
+        total += sums[level]
+    loss[0] = total / np.float32(rows)
+
+
+@numba.njit(cache=True)
+def contrast_slopes(directions, pull, length, shortest, made):
+    """−g · (u / |r|), whose sum over a row is what the length of r gets of the gradient g of u.
+
+    Args:
+        directions: u [rows, D].
+        pull: g [kinds, rows, D] of each contrast.
+        length: |r| [rows].
+        shortest: below, r has no direction.
+        made: as ``pull``; the result.
+    """
+    for kind in range(len(pull)):
+        for row in range(len(directions)):
+            divisor = length[row] if length[row] > shortest else np.float32(np.inf)
+            for k in range(directions.shape[1]):
+                made[kind, row, k] = -pull[kind, row, k] * (directions[row, k] / divisor)
+
+
+@numba.njit(cache=True)
+def contrast_gradient(directions, pull, sums, length, shortest, made):
+    """The gradient of r from those of its directions, the last contrast first.
+
+    Args:
+        directions: u [rows, D].
+        pull: g [kinds, rows, D].
+        sums: [kinds, rows] of ``contrast_slopes``.
+        length: |r| [rows].
+        shortest: below, r has no direction.
+        made: [rows, D]; the result.
+    """
+    for row in range(len(directions)):
+        divisor = length[row] if length[row] > shortest else np.float32(np.inf)
+        for kind in range(len(pull) - 1, -1, -1):
+            share = sums[kind, row]
+            for k in range(directions.shape[1]):
+                value = pull[kind, row, k] / divisor
+                if kind < len(pull) - 1:
+                    value = made[row, k] + value
+                made[row, k] = value + directions[row, k] * share

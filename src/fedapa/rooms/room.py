@@ -30,6 +30,7 @@ __all__ = ["Room", "cut_batches", "normalised"]
 
 _DEFAULT_KEY = Key(0)
 _LOOK = 16  # windows at a time through a net without gradient; 4 to 32 take the same time
+_AT_ONCE = 2**22  # bytes: train windows up to here are normalised in one go
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,8 +253,16 @@ class Room:
         normalise a single value. ``share`` takes the first part of that order only.
         """
         order = key.numpy().permutation(self.split.train)
-        for chosen in cut_batches(order[: max(1, round(share * len(order)))], size):
-            yield self.tensors(chosen)
+        order = order[: max(1, round(share * len(order)))]
+        if self.windows[:1].nbytes * len(order) > _AT_ONCE:
+            for chosen in cut_batches(order, size):
+                yield self.tensors(chosen)
+            return
+        windows, labels = self.tensors(order)  # one by one small windows are mostly calls
+        places = np.arange(len(order))
+        for chosen in cut_batches(places, size):
+            some = slice(int(chosen[0]), int(chosen[-1]) + 1)
+            yield windows[some], labels[some]
 
     def inspect(self, part: Part) -> Iterator[tuple[Tensor, Tensor]]:
         """The windows of a part in their own order, in batches for a pass without gradient."""
