@@ -265,7 +265,7 @@ def test_a_room_that_is_away_is_not_waited_for_beyond_the_deadline(
 ) -> None:
     """Its node is gone in round 2 only: the round ends without it, then it goes on."""
     store = make_store(THREE)
-    plan = plan_of(store, network={"deadline": 1.5})
+    plan = plan_of(store, network={"deadline": 3.0})
 
     class Leaving(FakeGrid):
         def push_messages(self, messages: Iterable[Message]) -> list[str]:
@@ -286,7 +286,7 @@ def test_too_few_rooms_pause_the_run_and_it_goes_on_when_they_are_back(
     make_store: MakeStore, tmp_path: Path
 ) -> None:
     store = make_store(THREE)
-    plan = plan_of(store, network={"deadline": 0.8, "quorum": 3})
+    plan = plan_of(store, network={"deadline": 2.0, "quorum": 3})
     run(plan, out=tmp_path / "here", workers=0)
 
     class Leaving(FakeGrid):
