@@ -170,6 +170,8 @@ def test_a_room_knows_from_the_log_whether_its_node_is_connected(tmp_path: Path)
         assert _is_connected(written, True) is False
         node.write(b"Connection attempt failed\nConnection successful after 3 s\n")
         assert _is_connected(written, False) is True
+        node.write(b"ERROR: SSL/TLS handshake error detected.\n")
+        assert _is_connected(written, True) is False, "it does not end by itself, and hears nobody"
         os.truncate(log, 0)
         node.write(b"Connection attempt failed\n")
         assert _is_connected(written, True) is False, "in a log that had become too long, too"

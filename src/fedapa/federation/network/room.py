@@ -39,7 +39,7 @@ _STEADY = 60.0
 """Seconds that one lives for its end to be a new outage."""
 _PATIENCE = 180.0
 """Seconds that a SuperNode may take to begin."""
-_LOST = (b"Connection attempt failed",)
+_LOST = (b"Connection attempt failed", b"SSL/TLS handshake error")
 _CONNECTED = (b"SuperNode ID:", b"Connection successful after")
 """What a SuperNode writes to its log when it cannot reach the server, and when it does."""
 _NOT_TAKEN = b"Failed to activate SuperNode"
