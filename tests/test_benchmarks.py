@@ -316,7 +316,7 @@ def test_the_eager_loop_gets_the_engines_batches(
     seen.clear()
     next(training._eager_rounds(rooms, plan, first=2))
     assert sorted(seen) == ours
-    assert len(ours) == 2 * (1 + 2 + 2)  # a test batch, two to train and two for prototypes
+    assert len(ours) == 2 * (1 + 1 + 2)  # a test batch, all to train and two for prototypes
 
 
 def test_errors_of_a_sample_fall_and_all_rooms_have_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -257,10 +257,15 @@ def _new_partial(target: Path) -> tuple[int, Path]:
         partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
         with _naming(target, partial):
             handle = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        with contextlib.suppress(OSError):  # held by who removes it, or there are no locks here
+        ours = True
+        try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Another process may have taken it for a dead one before the lock was ours.
-        if partial.exists():
+        except BlockingIOError:  # of who takes it for a dead process's, and removes it
+            ours = False
+        except OSError:  # a file system without locks: there nobody removes anything
+            pass
+        # It may have been removed before the lock was ours, too.
+        if ours and partial.exists():
             return handle, partial
         os.close(handle)
 
