@@ -104,3 +104,25 @@ def test_mistakes_are_one_sentence(words: list[str], complaint: str, tmp_path: P
     places = {"DIR": str(tmp_path), "SERVER": str(tmp_path / "server"), "PLAN": str(plan)}
     with pytest.raises(FedapaError, match=complaint):
         ask(*(places.get(word, word) for word in words))
+
+
+@pytest.mark.parametrize("given", [["--no-stillness"], []])
+def test_a_room_that_counts_hands_on_how(
+    given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def start(program: str, arguments: list[str], **_: object) -> None:
+        started.extend(arguments)
+        raise FedapaError("seen")
+
+    monkeypatch.setattr("fedapa.federation.network.child.start_child", start)
+    file = tmp_path / "ca.crt"
+    file.write_text("")
+    to = ["--server", "localhost:1", "--ca", str(file), "--data", str(tmp_path)]
+    with pytest.raises(FedapaError, match="seen"):
+        ask(
+            "room", "start", str(tmp_path), *to, "--room", "x", "--serve", "--source", "udp", *given
+        )
+    assert started[:3] == ["serve", "--run", str(tmp_path)]
+    assert started[started.index("--port") :] == ["--port", "8080", *given]

@@ -151,7 +151,7 @@ def test_a_room_that_learns_may_count_beside(
             return ""
 
     counting = network._counting_beside(
-        tmp_path, "hotel room", "simulator:smoke", host="127.0.0.1", port=port
+        tmp_path, "hotel room", "simulator:smoke", ["--host", "127.0.0.1", "--port", str(port)]
     )
     with counting:
         until(lambda: reason() == "there is no model of this room yet")
@@ -162,7 +162,7 @@ def test_a_room_that_learns_may_count_beside(
     with pytest.raises(OSError, match="refused"):
         ask(address, "/api/rooms")
     with pytest.raises(PlanError, match="say where packets come from"):
-        network._counting_beside(tmp_path, "hotel room", None, host="", port=1).__enter__()
+        network._counting_beside(tmp_path, "hotel room", None, []).__enter__()
 
 
 def test_what_cannot_be_served_is_one_sentence_and_code_2(smoke: Path) -> None:

@@ -4,13 +4,13 @@ import contextlib
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedapa.cli.options import Json
+from fedapa.cli.options import ByStillness, Json
 from fedapa.cli.output import print_json, print_out
 from fedapa.errors import DataError
 
@@ -235,6 +235,7 @@ def room_start(
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="With --serve: of the page.")] = 8080,
     host: Annotated[str, typer.Option(help="With --serve: address of the page.")] = "127.0.0.1",
+    stillness: ByStillness = True,
 ) -> None:
     """Learn with others until Ctrl-C; reconnects after any outage, says what it is doing.
 
@@ -253,23 +254,27 @@ def room_start(
         if source is not None and not serve:
             raise PlanError(f"--source {source}: is for counting; say --serve, too")
         if serve:
-            ends.enter_context(_counting_beside(folder, room, source, host=host, port=port))
+            asked = ["--host", host, "--port", str(port)]
+            asked += [] if stillness else ["--no-stillness"]
+            ends.enter_context(_counting_beside(folder, room, source, asked))
         learn(place, connection, _say, once=once)
 
 
 @contextlib.contextmanager
 def _counting_beside(
-    folder: Path, room: str, source: str | None, *, host: str, port: int
+    folder: Path, room: str, source: str | None, asked: Sequence[str]
 ) -> Iterator[None]:
-    """``fedapa serve`` as a child: it has no torch, and ends when the room does."""
+    """``fedapa serve`` as a child: it has no torch, and ends when the room does.
+
+    ``asked`` are the options of serving that are handed on.
+    """
     from fedapa.errors import PlanError
     from fedapa.federation.network.child import end_child, start_child
 
     if source is None:
         raise PlanError("--serve: say where packets come from, e.g. --source udp:5500")
     arguments = ["--run", str(folder), "--room", room, "--source", f"{room}={source}"]
-    arguments += ["--host", host, "--port", str(port)]
-    child = start_child("fedapa", ["serve", *arguments], log=None, home=folder / "flower")
+    child = start_child("fedapa", ["serve", *arguments, *asked], log=None, home=folder / "flower")
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
             # Mistakes are told before it serves: it has said why.
