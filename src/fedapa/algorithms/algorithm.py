@@ -138,6 +138,8 @@ class Algorithm:
     """Whether it means nothing for nets without BatchNorm."""
     needs_features: ClassVar[bool] = False
     """Whether it means nothing for windows of packets, only for vectors of numbers."""
+    needs_validation: ClassVar[bool] = False
+    """Whether rooms must have validation windows, which one with a few labels has not."""
     fits_once: ClassVar[bool] = False
     """Whether rooms fit once, in their first round, not by SGD: ``training`` decides nothing."""
     learns_unlabelled: ClassVar[bool] = False

@@ -43,6 +43,7 @@ class Caring(FedAvg):
     paper: ClassVar[str] = "CARING"
     year: ClassVar[int] = 2024
     group: ClassVar[Group] = "paper"
+    needs_validation: ClassVar[bool] = True
     look: ClassVar[int | None] = 5
 
     low: Share = 0.3
