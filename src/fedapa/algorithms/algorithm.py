@@ -17,6 +17,7 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from fedapa.errors import PlanError, RunError
+from fedapa.evaluation.theory import THEORY
 from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
 from fedapa.learning.losses import soft_targets
 from fedapa.learning.prototypes import class_prototypes
@@ -63,6 +64,10 @@ class Round:
     total: int | None
     """How many rounds there will be; none where nobody has decided that."""
     key: Key
+    diagnose: int | None = None
+    """Whether rooms also say what the theory speaks of (learning/diagnosis.py): not at all; 0:
+    what needs no pass of its own; k: every k-th round gradients over an epoch, too. No other number
+    of a run hangs on it."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that no round has; one exchange after the last round only scores."""
@@ -140,6 +145,9 @@ class Algorithm:
     """Whether it means nothing for windows of packets, only for vectors of numbers."""
     needs_validation: ClassVar[bool] = False
     """Whether rooms must have validation windows, which one with a few labels has not."""
+    can_be_diagnosed: ClassVar[bool] = False
+    """Whether rooms minimise L_ce + λ Φ with prototypes in Φ, and keep their net from round to
+    round: the theory speaks of such ones (docs/theory.md)."""
     fits_once: ClassVar[bool] = False
     """Whether rooms fit once, in their first round, not by SGD: ``training`` decides nothing."""
     learns_unlabelled: ClassVar[bool] = False
@@ -241,6 +249,10 @@ class Algorithm:
         """Every room's prototypes [N, C, D] and which are real [N, C]; none if none travel."""
         return None
 
+    def movement(self, before: ServerState, after: ServerState) -> dict[str, float]:
+        """How far a merge moved what the theory speaks of, for a diagnosis; here nothing."""
+        return {}
+
     # ---- room half: sees its own room only ------------------------------------------------------
 
     def join(self, room: Room, key: Key) -> RoomState:
@@ -327,11 +339,13 @@ class Algorithm:
             key=key if part == "all" else key / part,
             momentum=carried,
             part=part,
+            measured=round.diagnose is not None,
         )
         new = {**state, net: weights_of(model)}
         if self.training.keep_momentum:
             new["momentum"] = {**momentum, net: {**carried, **result.momentum}}
-        return model, new, dict(result.losses)
+        told = {f"{THEORY}{name}": value for name, value in result.measured.items()}
+        return model, new, {**result.losses, **told}
 
 
 def planned_rounds(title: str, round: Round) -> int:

@@ -327,7 +327,8 @@ class FedJoin(FedAvg):
         state = {**state, "trained": state["model"], "rounds": trained + 1}
         if not self.exchange:
             return state, {}, report
-        upload = dict(measure(room, model, minimum_samples=self.minimum_samples)[1])
+        seen = room.embeddings(model)
+        upload = dict(measure(room, seen, minimum_samples=self.minimum_samples)[1])
         if round.number % self.weights_every == 0:
             upload.update(self.upload(room, state))
         if len(room.split.validation):

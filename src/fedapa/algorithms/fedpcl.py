@@ -102,7 +102,8 @@ class FedPCL(PrototypeExchange):
         return {**state, **own}, {} if self.is_alone else upload, report
 
     def _measure(self, room: Room, model: Model) -> tuple[RoomState, Payload]:
-        return measure(room, model, minimum_samples=self.minimum_samples, unit_length=True)
+        seen = room.embeddings(model)
+        return measure(room, seen, minimum_samples=self.minimum_samples, unit_length=True)
 
     def _objective(self, room: Room, state: RoomState) -> Objective:
         mean, known, sets, held = (

@@ -122,7 +122,8 @@ class FedProc(FedAvg):
     ) -> tuple[RoomState, Payload, Report]:
         """Minimise α_t·L_con + (1 − α_t)·CE; upload the weights and the prototypes."""
         model, state, report = self.fit(room, state, round, self.objective(room, state, round))
-        _, prototypes = measure(room, model, minimum_samples=self.minimum_samples)
+        seen = room.embeddings(model)
+        _, prototypes = measure(room, seen, minimum_samples=self.minimum_samples)
         upload = {**self.upload(room, state), **prototypes}
         alpha = contrast_share(round) if "mean" in state else 0.0  # before any p̄ it is CE alone
         return state, upload, {**report, "alpha": alpha}

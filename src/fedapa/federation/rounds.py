@@ -31,6 +31,7 @@ from fedapa.algorithms.algorithm import (
 )
 from fedapa.errors import PausedError, PayloadError, RosterError, RunError, one_line
 from fedapa.evaluation.record import over_rooms
+from fedapa.evaluation.theory import THEORY
 from fedapa.federation import cohort
 from fedapa.federation.messages import (
     Rejected,
@@ -149,7 +150,13 @@ def reopened(state: Tree) -> Tree:
 
 
 def run(
-    algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree, *, name: str = "run"
+    algorithm: Algorithm,
+    engine: Engine,
+    plan: Plan,
+    state: Tree,
+    *,
+    name: str = "run",
+    diagnose: int | None = None,
 ) -> Iterator[Step]:
     """Exchange after exchange from ``state`` on; yields after each, so that the caller can save.
 
@@ -160,11 +167,12 @@ def run(
         state: from ``begin``, or of the last step.
         name: of the run, by which rooms keep their states of different runs apart; nothing else
             hangs on it.
+        diagnose: as in ``Round``.
     """
     cards = cards_of(state)
     for number in range(cast(int, state["round"]) + 1, plan.rounds + 2):
         last = number > plan.rounds
-        round = Round(number, plan.total, Key(plan.seed) / "round" / number)
+        round = Round(number, plan.total, Key(plan.seed) / "round" / number, diagnose)
         state, cards, said = _with_roster(algorithm, state, cards, engine.roster())
         server = cast(Tree, state["server"])
         here = cast(Mapping[str, Tree], state["rooms"])
@@ -195,12 +203,15 @@ def run(
         record = None
         if number > 1:
             record = _record(number - 1, cast(Tree, state["trained"]), requests, replies)
+        before = server
         if not last:
             server = algorithm.merge(server, uploads, round)
         # After the last exchange the half stays: a longer run starts from it (``reopened``).
         trained = state["trained"]
         if not last:
             trained = _trained(algorithm, server, requests, replies, heard.rejected)
+            if diagnose is not None:
+                trained = _with_movement(algorithm, before, server, trained)
         state = {
             **state,
             "round": number,
@@ -567,6 +578,16 @@ def _trained(
             )
     told: Tree = {"rejected": dict(rejected)} if rejected else {}
     return {"rooms": rooms, "server": between, "missing": missing, **told}
+
+
+def _with_movement(algorithm: Algorithm, before: Tree, after: Tree, trained: Tree) -> Tree:
+    """The half of a record with how far a merge moved what the server has."""
+    moved = algorithm.movement(before, after)
+    between = {
+        **cast(Tree, trained["server"]),
+        **{f"{THEORY}{name}": value for name, value in moved.items()},
+    }
+    return {**trained, "server": between}
 
 
 def _untrained(replies: Mapping[str, Reply]) -> dict[str, Any]:

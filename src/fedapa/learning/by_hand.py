@@ -47,6 +47,11 @@ class Pace:
 class KnownSteps:
     """The steps of one net on one loss."""
 
+    is_measured = False
+    """Whether ``squared_gradient`` is wanted."""
+    squared_gradient = 0.0
+    """‖g‖² of the last step, without weight decay."""
+
     @classmethod
     def of(
         cls, model: Model, loss: Hybrid, pace: Pace, velocity: NamedArrays
@@ -71,6 +76,8 @@ class KnownSteps:
             turn = _Turn(self._model, self._layers, self._loss, self._weights, len(labels))
             self._turns[len(labels)] = turn
         losses = turn.gradients(windows, labels, self._model.targets_of(labels))
+        if self.is_measured:
+            self.squared_gradient = self._weights.squared_gradient()
         self._weights.descend(self._pace)
         return losses
 
@@ -118,6 +125,12 @@ class _Weights:
             if name in velocity:
                 part.copy_(torch.from_numpy(np.array(velocity[name])))
         self._trained = trained
+
+    def squared_gradient(self) -> float:
+        """‖g‖² over all trained parameters; what lies between dense ones is zero."""
+        slopes = torch.from_numpy(self._dense[1])  # numpy would take every core for it
+        others = (p.grad for p in self._others.values() if p.grad is not None)
+        return float(slopes.dot(slopes)) + sum(float(slope.square().sum()) for slope in others)
 
     def descend(self, pace: Pace) -> None:
         """One step of SGD; the gradients of other encoders are used up."""
