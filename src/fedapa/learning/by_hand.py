@@ -52,7 +52,7 @@ class KnownSteps:
         cls, model: Model, loss: Hybrid, pace: Pace, velocity: NamedArrays
     ) -> "KnownSteps | None":
         """For a net and a loss that are known; None for all others."""
-        if loss.shares is not None or not _is_plain(model):
+        if not _is_plain(model):
             return None
         return cls(model, loss, pace, velocity)
 
@@ -378,6 +378,7 @@ class _Scores:
             (some, some.t(), score.view(batch, -1), back.view(batch, -1), pull)
             for some, score, back, pull in zip(towards, cosines, backs, pulled, strict=True)
         ]
+        self.shares = _Shares.of(loss, batch) if sets and sets[-1] is loss.sets else None
         self.flat_length, self.flat_direction = self.length[:, 0].numpy(), self.direction.numpy()
         self.flat_pulled, self.flat_slopes = pulled.numpy(), self.slopes.numpy()
         self.flat_sums = self.sums.numpy()
@@ -399,8 +400,12 @@ class _Scores:
         torch.log_softmax(self.rows, 1, out=self.likely)
         self._classify(labels, targets)
         truth = labels.numpy()
-        for likely, pulls, loss in self.parts[1:]:
+        alike = self.parts[1:] if self.shares is None else self.parts[1:-1]
+        for likely, pulls, loss in alike:
             kernels.likelihood(likely, truth, self.weight, loss, pulls)
+        if self.shares is not None:
+            likely, pulls, loss = self.parts[-1]
+            loss[0] = self.shares.loss(likely, truth, pulls)
         torch._log_softmax_backward_data(self.pulls, self.likely, 1, torch.float32, out=self.back)
         if self.contrasts:
             kernels.untempered(self.below[1], self.absent, self.temperature)
@@ -441,6 +446,27 @@ class _Scores:
             *rows, self.flat_sums, self.flat_length, _SHORTEST, self.embeddings_pull
         )
         kernels.added(pull, self.flat_embeddings_pull)
+
+
+class _Shares:
+    """L_c of sets that do not all count alike: its mean is a weighted one."""
+
+    @classmethod
+    def of(cls, loss: Hybrid, batch: int) -> "_Shares | None":
+        """For batches of that size; None where all sets count alike."""
+        return None if loss.shares is None else cls(loss.shares, loss.weight, batch)
+
+    def __init__(self, shares: Tensor, weight: float, batch: int) -> None:
+        self.share = shares.numpy()  # (n,)
+        self.total = np.float32(shares.repeat(batch).sum().item())
+        self.slopes = np.float32(weight) / self.total * self.share
+        self.losses = torch.empty(batch * len(shares))
+        self.flat_losses = self.losses.numpy()
+
+    def loss(self, likely: Floats, truth: npt.NDArray[np.int64], pulls: Floats) -> np.float32:
+        """Of the logarithms of probabilities; leaves the gradient."""
+        kernels.shared_likelihood(likely, truth, self.share, self.slopes, self.flat_losses, pulls)
+        return np.float32(self.losses.sum().item()) / self.total
 
 
 def _cut(rows: Tensor, sizes: Sequence[int]) -> list[Tensor]:
