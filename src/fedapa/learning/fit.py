@@ -180,7 +180,7 @@ def _by_hand(
     loss = _PLAIN if objective is cross_entropy else objective
     if not isinstance(loss, Hybrid) or len(room.tasks) > 1 or room.device != "cpu":
         return None
-    if loss.present is not None and not loss.present[room.held].all():
+    if loss.present is not None and not loss.present.numpy()[room.held].all():
         return None
     pace = Pace(training.learning_rate, training.momentum, training.weight_decay)
     return KnownSteps.of(model, loss, pace, momentum)
