@@ -22,6 +22,7 @@ from typing import Any
 from fedapa import processes
 from fedapa.algorithms import find
 from fedapa.algorithms.algorithm import settings_of
+from fedapa.algorithms.caring import Caring
 from fedapa.errors import PlanError, RosterError, RunError
 from fedapa.evaluation.record import LAST, dump
 from fedapa.evaluation.results import Results, Row, Setting
@@ -447,6 +448,11 @@ def _notes(plans: Collection[Plan]) -> list[str]:
             f"Scored only where a fine-tuned copy exists: {'; '.join(tuned)}. That is in the last "
             f"{LAST} rounds and at five points before: the figure at an earlier horizon is that of "
             f"such points among the {LAST} rounds up to there, mostly a single one."
+        )
+    if any(plan.data.validation == 0 for plan in plans):
+        weighed = " CARING weighs rooms by accuracy on train windows." * (Caring in kinds)
+        said.append(
+            f"There are no validation windows: probabilities are as the nets give them.{weighed}"
         )
     answers = {plan.answer for plan in plans}
     if "nearest" in answers and len(answers) > 1:

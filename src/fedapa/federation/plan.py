@@ -64,7 +64,8 @@ class DataPlan(_Section):
     without: Annotated[tuple[str, ...], Field(max_length=_MOST_ROOMS)] | None = None
     """Rooms to leave out."""
     simulated: str = "smoke"
-    """The simulated rooms where no file is given: smoke, quick, activities or six-rooms."""
+    """The simulated rooms where no file is given: smoke, quick, activities, long or
+    six-rooms."""
     simulated_seed: NotNegativeInteger = 0
     """The seed of the simulated rooms; runs of different seeds share one set of rooms."""
     window: PositiveInteger | None = None
@@ -108,8 +109,8 @@ class DataPlan(_Section):
     partition_classes: Annotated[int, Field(ge=2, le=_MOST_CLASSES)] = 2
     """k, the classes in a room."""
     split: SplitChoice = "auto"
-    """random (paper-like, leaks), blocked, recording, day or later (the last days, in their order);
-    auto is the strictest of the first four that all rooms allow."""
+    """random (window by window, leaks), blocked, recording, day or later (the last days, in their
+    order); auto is the strictest of the first four that all rooms allow."""
     train_recordings: PositiveInteger | None = None
     """Recordings of each class to train on at most; by default all that are left to train. How much
     must be recorded? ``fedapa reproduce learning-curve`` asks with this."""
