@@ -133,6 +133,11 @@ class DataPlan(_Section):
     """That share of every class with four or more recordings (days where the split is day; windows
     where it is blocked or random), or of the room as a whole."""
 
+    scored: Literal["test", "validation"] = "test"
+    """Which windows are scored: those of the test, or those of validation in their place. Then test
+    windows and continuous recordings are in no part of a room, where nobody can look at them: so
+    settings are chosen (``fedapa tune``)."""
+
     @field_validator("file", mode="before")
     @classmethod
     def _is_a_path(cls, file: Any) -> Any:
@@ -155,6 +160,15 @@ class DataPlan(_Section):
                     f"{name}: no label is taken away, so it means nothing; set train_recordings, "
                     "train_windows or train_classes, or leave it out"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _validates(self) -> "DataPlan":
+        if self.scored == "validation" and (not self.validation or self.unlabelled == "keep"):
+            raise ValueError(
+                "scored = 'validation': there are no validation windows with a label; set "
+                "validation above 0 and unlabelled = 'drop'"
+            )
         return self
 
     @model_validator(mode="after")
