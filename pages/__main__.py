@@ -2,8 +2,8 @@
 
 ``results`` fills the tables of docs/results/*.md and docs/results/earlier/*.md from the
 results.json files beside them, draws the overview of the present experiments and fills and draws
-when exchange helps; ``algorithms`` fills docs/algorithms.md. Both take seconds and are the default. ``simulator`` draws every figure of
-docs/simulator.md from measurements made anew, in minutes.
+when exchange helps; ``algorithms`` fills docs/algorithms.md. Both take seconds and are the default.
+``simulator`` draws every figure of docs/simulator.md from measurements made anew, in minutes.
 """
 
 import argparse

@@ -111,6 +111,12 @@ class Form:
     """The least that any value in it may be; none is any."""
     most: float | None = None
     """The largest."""
+    together: float | None = None
+    """The largest sum of all values in it."""
+    where: str = ""
+    """The upload's mask that says which of its values are above 0; the others are 0."""
+    counted: bool = False
+    """Whether it is a number of windows by which the room is weighed."""
 
 
 @dataclass(frozen=True)
