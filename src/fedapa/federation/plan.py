@@ -37,13 +37,16 @@ from fedapa.windows.labels import Label, choose_rooms
 from fedapa.windows.recipe import USUAL_SECONDS, Recipe
 from fedapa.windows.split import LabelledClasses, SplitChoice, ValidationOf
 
-__all__ = ["OPEN", "DataPlan", "ModelPlan", "NetworkPlan", "Plan", "differences"]
+__all__ = ["LATER", "OPEN", "DataPlan", "ModelPlan", "NetworkPlan", "Plan", "differences"]
 
 Tasks = Literal["label", "activity", "both"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 OPEN = 10**9
 """What ``rounds = "open"`` is as a number: more than anybody will see."""
+LATER = frozenset(["algorithm.statistics", "data.scored"])
+"""Keys that plans of runs from before they were there do not name: by default they mean what was.
+A run with those defaults is the run that it was."""
 _MOST_ROOMS = 10_000
 _MOST_CLASSES = 10_000
 _WIDEST = 1 << 16
@@ -387,9 +390,17 @@ class Plan(_Section):
         """
         values = self.document()
         del values["network"]
+        for section, _, key in (place.partition(".") for place in LATER):
+            if key in values[section] and values[section][key] == self._default(section, key):
+                del values[section][key]
         if not self._kind.plans_ahead:
             del values["rounds"]
         return tomli_w.dumps(values)
+
+    def _default(self, section: str, key: str) -> Any:
+        if section == "algorithm":
+            return settings_of(self._kind)[key]
+        return type(getattr(self, section)).model_fields[key].default
 
     def toml(self) -> str:
         """The resolved plan as a file that ``fedapa run`` reads."""
