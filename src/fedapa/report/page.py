@@ -64,6 +64,8 @@ _MEANINGS = {
     "accuracy": "Accuracy is the share of test windows in which the most probable class is right.",
     "macro_f1": "F1 of a class is high where few of its windows are missed and few others taken "
     "for it; macro F1 is the mean over classes, rare ones included.",
+    "macro_f1_answered": "“Answered too” also counts classes that were answered and never there, "
+    "with an F1 of 0, as scikit-learn's f1_score does.",
     "mae": "MAE, the mean absolute error, is how many people the answer is off by on average.",
     "within_one": "Within ±1 is the share of windows in which it is off by one person at most.",
     "mae_median": "The median's MAE is that of the median of the probabilities, which model files "
