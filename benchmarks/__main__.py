@@ -8,6 +8,7 @@ docs/performance.md is made from it.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import pkgutil
@@ -30,11 +31,13 @@ def main() -> int:
     parser.add_argument("name", nargs="*", help=f"default: those of speed; {', '.join(names())}")
     parser.add_argument("--json", action="store_true", help="one object for scripts")
     asked = {}
-    for name in names():
+    # Those that are named come first: two may have an option of one name.
+    for name in sorted(names(), key=lambda name: name not in sys.argv):
         known = set(vars(parser.parse_args([])))
         module = importlib.import_module(f"benchmarks.{name}")
         if hasattr(module, "options"):
-            module.options(parser)
+            with contextlib.suppress(argparse.ArgumentError):
+                module.options(parser)
             asked[name] = set(vars(parser.parse_args([]))) - known
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.name) - set(names()))

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedapa.processes import available_cores
 
-__all__ = ["PATH", "append", "changes", "compared", "described", "flat", "last", "machine"]
+__all__ = ["PATH", "append", "changes", "compared", "described", "flat", "last", "machine", "told"]
 
 PATH = Path(__file__).parent / "history.jsonl"
 
@@ -70,14 +70,18 @@ def last(path: Path = PATH) -> dict[str, Any] | None:
 
 def append(figures: Mapping[str, Any], path: Path = PATH) -> None:
     """Add what was measured now."""
-    entry = {
+    entry = {**told(), "figures": figures}
+    with path.open("a") as file:
+        file.write(json.dumps(entry, sort_keys=True) + "\n")
+
+
+def told() -> dict[str, Any]:
+    """What goes with figures of now: commit, date and machine."""
+    return {
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine(),
-        "figures": figures,
     }
-    with path.open("a") as file:
-        file.write(json.dumps(entry, sort_keys=True) + "\n")
 
 
 def flat(figures: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _growth, _history, _messages, _paths
+from benchmarks import _beside, _growth, _history, _messages, _paths
 from benchmarks.passes import AT_QUICK, at_quick
 
 __all__ = ["FIGURE", "PAGE", "render", "write"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 FIGURE = PAGE.parent / "figures" / "aggregation.svg"
+PEERS = Path(__file__).parent / "peers.json"
 TEMPLATE = Path(__file__).parent / "_performance.md"
 
 
@@ -108,6 +109,14 @@ def render(entry: Mapping[str, Any]) -> str:
     if _paths.PATH.is_file():
         parts["paths_told"], rows = _paths.lines(json.loads(_paths.PATH.read_text()))
         parts["paths"] = _table(PATHS, rows)
+    kept = json.loads(PEERS.read_text())
+    parts["peers_answer"] = _beside.answer(kept)
+    parts["peers_rounds"] = _table(*_beside.rounds(kept))
+    parts["peers_bars"] = _table(*_beside.bars(kept))
+    machines = {
+        f"{_processor(one['machine'])}, {one['machine']['cores']} cores" for one in kept.values()
+    }
+    parts["peers_told"] = _beside.told(kept, sorted(machines))
     text = TEMPLATE.read_text()
     for name, part in parts.items():
         text = text.replace("{" + name + "}", part)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._peak import family, megabytes
 from fedapa.errors import FedapaError
 from fedapa.federation.plan import Plan
 from fedapa.randomness import Key
@@ -107,10 +108,10 @@ def _watched(command: list[str], log: Path, times: Path, patience: int) -> dict[
     with log.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
         while process.poll() is None:
-            family = _family(process.pid)
-            now = _memory(family)
+            processes = family(process.pid)
+            now = megabytes(processes)
             most = {kind: max(most[kind], now[kind]) for kind in most}
-            used |= {each: seconds for each in family if (seconds := _processor(each))}
+            used |= {each: seconds for each in processes if (seconds := _processor(each))}
             done = len(times.read_text().splitlines()) if times.is_file() else 0
             after.setdefault(done, sum(used.values()))
             if time.monotonic() > until:
@@ -137,32 +138,6 @@ def _processor(process: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _family(process: int) -> list[int]:
-    """A process and all that it and its children started."""
-    found = [process]
-    for path in Path(f"/proc/{process}/task").glob("*/children"):
-        try:
-            found += [each for child in path.read_text().split() for each in _family(int(child))]
-        except OSError:
-            continue  # it has just ended
-    return found
-
-
-def _memory(processes: list[int]) -> dict[str, float]:
-    """Megabytes: pages counted in every process that has them (Rss), and once (Pss)."""
-    total = {"Rss": 0.0, "Pss": 0.0}
-    for process in processes:
-        try:
-            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            kind, _, rest = line.partition(":")
-            if kind in total:
-                total[kind] += int(rest.split()[0]) / 1024
-    return total
 
 
 def _told(out: Path, whole: float) -> dict[str, float]:

@@ -59,7 +59,7 @@ def test_without_names_only_speed_is_measured(
     monkeypatch.setattr(_history, "append", lambda figures: None)
     monkeypatch.setattr(_page, "write", lambda: None)
     assert main() == 0
-    others = ("counting", "joining", "live", "scale", "stillness")
+    others = ("counting", "joining", "live", "peers", "scale", "stillness")
     assert measured == [name for name in names() if name not in others]
 
 

@@ -203,3 +203,31 @@ def test_a_process_with_threads_is_not_forked() -> None:
         "assert not processes._is_single()\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
+def test_workers_read_a_store_that_the_command_had_open_before_they_came(tmp_path: Path) -> None:
+    """HDF5 in a fork would take the command's handle for its own, and that is closed there."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "import h5py\n"
+        "from fedapa import processes\n"
+        "def read(path):\n"
+        "    with h5py.File(path) as store:\n"
+        "        return bytes(store['values'][:].tolist())\n"
+        "if __name__ == '__main__':\n"
+        "    with h5py.File(sys.argv[1], 'w') as store:\n"
+        "        store['values'] = list(b'seen')\n"
+        "    processes.fork_from_here()\n"
+        "    with h5py.File(sys.argv[1]) as store:\n"
+        "        with processes.Workers(1, context=processes.importing_once()) as pool:\n"
+        "            print(pool.submit(read, sys.argv[1]).result().decode())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, script, tmp_path / "store.h5"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.stdout == "seen\n", ended.stderr

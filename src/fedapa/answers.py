@@ -71,12 +71,12 @@ def fit_temperature(scores: npt.ArrayLike, truth: _Classes) -> float:
     if not possible.any():
         return 1.0
     lead = (given - own)[possible]  # (n, C) over the true class
+    most = lead.max(axis=1, keepdims=True)  # (n, 1)
+    counted = np.where(np.isfinite(lead), lead, 0)  # −∞ has odds of 0, and 0 · −∞ would be NaN
 
     def slope(sharpness: float) -> float:
-        power = sharpness * lead
-        odds = np.exp(power - power.max(axis=1, keepdims=True))
-        weighed = np.where(odds > 0, odds * np.where(odds > 0, lead, 0), 0)
-        return float((weighed.sum(axis=1) / odds.sum(axis=1)).sum())
+        odds = np.exp(sharpness * lead - sharpness * most)
+        return float(((odds * counted).sum(axis=1) / odds.sum(axis=1)).sum())
 
     low, high = 1 / _TEMPERATURES[1], 1 / _TEMPERATURES[0]
     for _ in range(_HALVINGS):

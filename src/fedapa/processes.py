@@ -125,12 +125,12 @@ def get_ready() -> bool:
 
 @contextlib.contextmanager
 def _forking() -> Iterator[None]:
-    """Whatever server starts now is a fork of this process, unless threads forbid it."""
+    """Whatever server starts now is a fork of this process, unless threads or files forbid it."""
 
     def fork(program: Any, command: Sequence[Any], handles: Sequence[int]) -> int:
         for module in _IMPORTED:
             importlib.import_module(module)
-        if not _is_single():
+        if not _is_single() or _has_stores_open():
             return int(start(program, command, handles))
         sys.stdout.flush()  # or workers would write once more what waits there
         sys.stderr.flush()
@@ -158,6 +158,15 @@ def _is_single() -> bool:
     others = sum(pool["num_threads"] - 1 for pool in pools)
     running = len(list(Path("/proc/self/task").iterdir()))
     return threading.active_count() == 1 and running <= 1 + others
+
+
+def _has_stores_open() -> bool:
+    """Whether HDF5 has a file open here: a fork's would read it through a handle that is closed."""
+    h5py = sys.modules.get("h5py")
+    if h5py is None:
+        return False
+    files = h5py.h5f
+    return int(files.get_obj_count(files.OBJ_ALL, files.OBJ_FILE)) > 0
 
 
 def _serve(command: str, handles: Sequence[int]) -> NoReturn:

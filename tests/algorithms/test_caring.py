@@ -7,8 +7,10 @@ import pytest
 
 from fedapa.algorithms.caring import Caring
 from fedapa.errors import RosterError
+from fedapa.learning.tree import weights_of
 from fedapa.payload import encode
 from fedapa.randomness import Key
+from fedapa.rooms.room import Room
 from tests.algorithms.by_hand import QUICKLY, Game, constants, round_number
 from tests.conftest import MakeRooms
 
@@ -67,9 +69,45 @@ def test_a_room_is_scored_after_its_local_step(make_rooms: MakeRooms) -> None:
     assert any(not np.array_equal(deployed[name], merged[name]) for name in deployed)
 
 
-def test_a_room_without_validation_windows_is_refused(make_rooms: MakeRooms) -> None:
+def test_the_merged_net_is_scored_beside_it(make_rooms: MakeRooms) -> None:
+    """Like for like with FedAvg: the alternative is what the server sent."""
     rooms = make_rooms()
-    none = dataclasses.replace(rooms[1].split, validation=rooms[1].split.validation[:0])
-    rooms[1] = dataclasses.replace(rooms[1], split=none)
+    game = Game(Caring(training=QUICKLY), rooms).play(2)
+    game.receive()
+    sent = game.states["room 0"]["model"]
+    merged = Caring().alternatives(rooms[0], game.states["room 0"], round_number(3))["merged"]
+    for name, value in weights_of(merged).items():
+        np.testing.assert_array_equal(value, sent[name])
+
+
+def without_validation(room: Room) -> Room:
+    none = dataclasses.replace(room.split, validation=room.split.validation[:0])
+    return dataclasses.replace(room, split=none)
+
+
+def test_rooms_of_which_only_some_have_validation_windows_are_refused(
+    make_rooms: MakeRooms,
+) -> None:
+    rooms = make_rooms()
+    bare = without_validation(rooms[1])
     with pytest.raises(RosterError, match=r"room 1 has no validation windows; set data.validation"):
-        Caring().open([room.card for room in rooms], Key(0))
+        Caring().open([rooms[0].card, bare.card], Key(0))
+    state = Caring().open([bare.card, without_validation(rooms[2]).card], Key(0))
+    with pytest.raises(RosterError, match="room 0 has validation windows and the others have none"):
+        Caring().admit(state, rooms[0].card)
+
+
+def test_without_validation_windows_accuracy_on_train_windows_weighs(
+    make_rooms: MakeRooms,
+) -> None:
+    """As in the paper's protocol, where 80 % train and 20 % test; test windows stay unseen."""
+    rooms = [without_validation(room) for room in make_rooms(windows_per_class=20)]
+    algorithm = Caring(training=QUICKLY)
+    algorithm.open([room.card for room in rooms], Key(0))
+    state, sent, report = algorithm.train(
+        rooms[0], algorithm.join(rooms[0], Key(0)), round_number(1)
+    )
+    guess, truth = rooms[0].predict(algorithm.model(rooms[0], state), "train")
+    assert len(truth) == len(rooms[0].split.train)
+    assert sent["accuracy"] == report["train_accuracy"] == (guess == truth).mean()
+    assert "validation" not in report

@@ -208,7 +208,7 @@ def test_inspecting_a_folder_names_a_capture_in_it(tmp_path: Path) -> None:
 
 def test_simulate_names_its_presets(tmp_path: Path) -> None:
     words = ("simulate", "--out", tmp_path / "rooms.h5", "--preset")
-    assert "'nosuch' is unknown; known: activities, quick, six" in one_sentence(
+    assert "'nosuch' is unknown; known: activities, long, quick, six" in one_sentence(
         fedapa(*words, "nosuch", code=2)
     )
     assert "did you mean 'quick'?" in one_sentence(fedapa(*words, "quik", code=2))

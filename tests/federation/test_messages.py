@@ -164,8 +164,12 @@ def test_another_message_is_refused_by_name(kind: str) -> None:
     ("kind", "change", "complaint"),
     [
         ("round", {"facts": "null"}, "there are no facts"),
-        ("round", {"facts": '{"number": 1}'}, "'key' is missing"),
-        ("round", {"facts": '{"number": "1", "total": 2, "key": {"seed": 0}}'}, "number: "),
+        ("round", {"facts": '{"number": 1, "diagnose": null}'}, "'key' is missing"),
+        (
+            "round",
+            {"facts": '{"number": "1", "total": 2, "key": {"seed": 0}, "diagnose": null}'},
+            "number: ",
+        ),
         ("round", {"facts": "[" * 100_000}, "not a whole message"),
         ("request", {"facts": UNTYPED}, "train: "),
         ("request", {"download": 3}, "its download is no bytes"),

@@ -600,6 +600,20 @@ def test_several_lines_over_words_leave_other_answers_out() -> None:
     assert [len(line.get_xdata()) for line in lines] == [2, 2]
 
 
+def test_beside_lines_a_method_with_one_value_is_left_to_the_table() -> None:
+    found = made.participation()
+    setting = found.settings[0]
+    level = dict.fromkeys(setting.horizons, 0.4)
+    rows = [
+        replace(made.row(f"{group}-{value}", group, level), value=value)
+        for group, values in (("Local", (1, 2)), ("FedJoin", (1, 2)), ("MOON", (1,)))
+        for value in values
+    ]
+    figure = sweep(found, replace(setting, rows=rows))
+    assert [text.get_text() for text in figure.legends[0].texts] == ["Local", "FedJoin"]
+    assert "1 method with one value" in " ".join(figure.texts[-1].get_text().split())
+
+
 def test_the_reference_is_among_the_few_rows_that_are_shown_room_by_room(tmp_path: Path) -> None:
     setting = replace(many(), reference="more-7")
     write_report(tmp_path, made.results([setting]), {})

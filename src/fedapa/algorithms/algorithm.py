@@ -17,6 +17,7 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from fedapa.errors import PlanError, RunError
+from fedapa.evaluation.theory import THEORY
 from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
 from fedapa.learning.losses import soft_targets
 from fedapa.learning.prototypes import class_prototypes
@@ -34,6 +35,7 @@ __all__ = [
     "Form",
     "Group",
     "Payload",
+    "Range",
     "Report",
     "RoomState",
     "Roster",
@@ -63,6 +65,10 @@ class Round:
     total: int | None
     """How many rounds there will be; none where nobody has decided that."""
     key: Key
+    diagnose: int | None = None
+    """Whether rooms also say what the theory speaks of (learning/diagnosis.py): not at all; 0:
+    what needs no pass of its own; k: every k-th round gradients over an epoch, too. No other number
+    of a run hangs on it."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that no round has; one exchange after the last round only scores."""
@@ -114,6 +120,26 @@ class Form:
 
 
 @dataclass(frozen=True)
+class Range:
+    """From where to where a setting is looked for when it is tuned, both ends included."""
+
+    low: float
+    high: float
+    scale: Literal["linear", "log"] = "log"
+    """Whether steps of equal size or of equal factor are as likely."""
+    whole: bool = False
+    """Whether only whole numbers mean anything."""
+
+    def at(self, share: float) -> float | int:
+        """The value at a share of the way from low to high, in two digits: others are no better."""
+        if self.scale == "log":
+            value = self.low * (self.high / self.low) ** share
+        else:
+            value = self.low + (self.high - self.low) * share
+        return round(value) if self.whole else float(f"{value:.2g}")
+
+
+@dataclass(frozen=True)
 class Algorithm:
     """Local training; others override what they do differently."""
 
@@ -144,6 +170,11 @@ class Algorithm:
     """Whether it means nothing for nets without BatchNorm."""
     needs_features: ClassVar[bool] = False
     """Whether it means nothing for windows of packets, only for vectors of numbers."""
+    needs_validation: ClassVar[bool] = False
+    """Whether rooms must have validation windows, which one with a few labels has not."""
+    can_be_diagnosed: ClassVar[bool] = False
+    """Whether rooms minimise L_ce + λ Φ with prototypes in Φ, and keep their net from round to
+    round: the theory speaks of such ones (docs/theory.md)."""
     fits_once: ClassVar[bool] = False
     """Whether rooms fit once, in their first round, not by SGD: ``training`` decides nothing."""
     learns_unlabelled: ClassVar[bool] = False
@@ -183,6 +214,14 @@ class Algorithm:
     def settings_for(cls, rounds: int) -> dict[str, Any]:
         """Settings that go with a number of rounds, where it is not the one of a preset."""
         return {}
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """The settings that ``fedapa tune`` chooses, by their keys in a plan of so many rounds.
+
+        Those that decide most, and few: every further one takes budget from the others.
+        """
+        return {} if cls.fits_once else {"training.learning_rate": Range(0.002, 0.2)}
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """How many numbers a room sends and receives in a round: a formula, and what it gives.
@@ -244,6 +283,10 @@ class Algorithm:
     def sets(self, state: ServerState) -> tuple[Array, Array] | None:
         """Every room's prototypes [N, C, D] and which are real [N, C]; none if none travel."""
         return None
+
+    def movement(self, before: ServerState, after: ServerState) -> dict[str, float]:
+        """How far a merge moved what the theory speaks of, for a diagnosis; here nothing."""
+        return {}
 
     # ---- room half: sees its own room only ------------------------------------------------------
 
@@ -331,11 +374,13 @@ class Algorithm:
             key=key if part == "all" else key / part,
             momentum=carried,
             part=part,
+            measured=round.diagnose is not None,
         )
         new = {**state, net: weights_of(model)}
         if self.training.keep_momentum:
             new["momentum"] = {**momentum, net: {**carried, **result.momentum}}
-        return model, new, dict(result.losses)
+        told = {f"{THEORY}{name}": value for name, value in result.measured.items()}
+        return model, new, {**result.losses, **told}
 
 
 def planned_rounds(title: str, round: Round) -> int:

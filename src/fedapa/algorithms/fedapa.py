@@ -24,6 +24,7 @@ from fedapa.algorithms.algorithm import (
     Form,
     Group,
     Payload,
+    Range,
     Report,
     RoomState,
     Round,
@@ -41,6 +42,7 @@ from fedapa.algorithms.prototype_sets import (
     set_forms,
     stored_sets,
 )
+from fedapa.learning.diagnosis import Penalty
 from fedapa.learning.fit import (
     NotNegative,
     NotNegativeInteger,
@@ -93,6 +95,7 @@ class FedAPA(PrototypeExchange):
     """Adaptive prototype aggregation."""
 
     name: ClassVar[str] = "fedapa"
+    can_be_diagnosed: ClassVar[bool] = True
     title: ClassVar[str] = "FedAPA"
     travels: ClassVar[str] = "class prototypes up; the room's mixture and its peers' sets down"
     citation: ClassVar[str] = "Guo, Mao and Ho, arXiv 2511.21048, 2025"
@@ -138,6 +141,16 @@ class FedAPA(PrototypeExchange):
     def settings_for(cls, rounds: int) -> dict[str, Any]:
         """The warm-up is a quarter of the rounds."""
         return {"warm_rounds": max(1, round(rounds / 4))}
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also τ of the losses, λ_max and the warm-up."""
+        return {
+            **super().tunables(rounds),
+            "algorithm.temperature": Range(0.1, 1.5),
+            "algorithm.maximum": Range(0.05, 2.0),
+            "algorithm.warm_rounds": Range(0, rounds, "linear", whole=True),
+        }
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """The own set up; the mixture and the sets of N − 1 peers, or of k of them, down."""
@@ -237,16 +250,28 @@ class FedAPA(PrototypeExchange):
         """Minimise eqn_11, then measure the prototypes over the train windows."""
         weight = warm_up(round.number, self.warm_rounds, self.minimum, self.maximum)  # λ_t
         objective = self._objective(room, state, weight)
-        model, state, report = self.fit(room, state, round, objective)
+        model, trained, report = self.fit(room, state, round, objective)
+        seen = room.embeddings(model)
         own, upload = measure(
             room,
-            model,
+            seen,
             minimum_samples=self.minimum_samples,
             with_counts=self.padding == "counts",
         )
         if self.is_alone:
             upload = {}
-        return {**state, **own}, upload, {**report, "lambda": weight}
+        kept, told = self.diagnosed(room, state, round, model=model, seen=seen, objective=objective)
+        return {**trained, **own, **kept}, upload, {**report, "lambda": weight, **told}
+
+    def mixtures(self, state: ServerState) -> Floats | None:
+        """Q, or nothing before anybody uploaded."""
+        return cast(Floats | None, state.get("mixture"))
+
+    def penalty(self, room: Room, state: RoomState, round: Round) -> Penalty | None:
+        """Φ = L_g + L_c (eqn_8, eqn_9)."""
+        weight = warm_up(round.number, self.warm_rounds, self.minimum, self.maximum)  # λ_t
+        hybrid = self._hybrid(room, state, weight)
+        return None if hybrid is None else Penalty(weight, hybrid.penalty)
 
     def anchors(self, room: Room, state: RoomState, model: Model) -> tuple[Tensor, Tensor]:
         """Own prototypes where the room holds the class, the mixture elsewhere."""
@@ -256,9 +281,13 @@ class FedAPA(PrototypeExchange):
         return torch.from_numpy(anchors), torch.from_numpy(np.array(cast(Mask, state["known"])))
 
     def _objective(self, room: Room, state: RoomState, weight: float) -> Objective:
+        hybrid = self._hybrid(room, state, weight) if weight else None
+        return cross_entropy if hybrid is None else hybrid
+
+    def _hybrid(self, room: Room, state: RoomState, weight: float) -> Hybrid | None:
         given = self._targets(room, state)
-        if given is None or weight == 0:
-            return cross_entropy
+        if given is None:
+            return None
         mixture, sets, known = (
             torch.from_numpy(values).to(room.device)
             for values in (given.mixture, given.sets, given.known)

@@ -42,6 +42,7 @@ from fedapa.algorithms.algorithm import (
     Form,
     Group,
     Payload,
+    Range,
     Report,
     RoomState,
     Roster,
@@ -142,6 +143,11 @@ class FedJoin(FedAvg):
     def settings_for(cls, rounds: int) -> dict[str, Any]:
         """A third of the rounds on labels alone."""
         return {"labelled_rounds": rounds // 3}
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also τ of the mixture."""
+        return {**super().tunables(rounds), "algorithm.aggregation_temperature": Range(0.1, 2.0)}
 
     @property
     def shares_more(self) -> bool:
@@ -327,7 +333,8 @@ class FedJoin(FedAvg):
         state = {**state, "trained": state["model"], "rounds": trained + 1}
         if not self.exchange:
             return state, {}, report
-        upload = dict(measure(room, model, minimum_samples=self.minimum_samples)[1])
+        seen = room.embeddings(model)
+        upload = dict(measure(room, seen, minimum_samples=self.minimum_samples)[1])
         if round.number % self.weights_every == 0:
             upload.update(self.upload(room, state))
         if len(room.split.validation):

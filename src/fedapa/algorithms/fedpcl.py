@@ -19,6 +19,7 @@ from fedapa.algorithms.algorithm import (
     Dimensions,
     Group,
     Payload,
+    Range,
     Report,
     RoomState,
     Round,
@@ -63,6 +64,11 @@ class FedPCL(PrototypeExchange):
     """What p̄ is: the mean over rooms, beside everybody's sets; or the room's own set in place of
     all of them, with which nothing travels."""
 
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also τ."""
+        return {**super().tunables(rounds), "algorithm.temperature": Range(0.02, 1.0)}
+
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """The own set up; the mean and the sets of N − 1 peers down."""
         if self.is_alone:
@@ -102,7 +108,8 @@ class FedPCL(PrototypeExchange):
         return {**state, **own}, {} if self.is_alone else upload, report
 
     def _measure(self, room: Room, model: Model) -> tuple[RoomState, Payload]:
-        return measure(room, model, minimum_samples=self.minimum_samples, unit_length=True)
+        seen = room.embeddings(model)
+        return measure(room, seen, minimum_samples=self.minimum_samples, unit_length=True)
 
     def _objective(self, room: Room, state: RoomState) -> Objective:
         mean, known, sets, held = (

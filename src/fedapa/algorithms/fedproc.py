@@ -19,6 +19,7 @@ from fedapa.algorithms.algorithm import (
     Dimensions,
     Form,
     Payload,
+    Range,
     Report,
     RoomState,
     Roster,
@@ -72,6 +73,11 @@ class FedProc(FedAvg):
     minimum_samples: PositiveInteger = 1
     """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
 
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also τ."""
+        return {**super().tunables(rounds), "algorithm.temperature": Range(0.05, 2.0)}
+
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """Weights and one set of prototypes, up and down."""
         prototypes = sizes.classes * sizes.width
@@ -122,7 +128,8 @@ class FedProc(FedAvg):
     ) -> tuple[RoomState, Payload, Report]:
         """Minimise α_t·L_con + (1 − α_t)·CE; upload the weights and the prototypes."""
         model, state, report = self.fit(room, state, round, self.objective(room, state, round))
-        _, prototypes = measure(room, model, minimum_samples=self.minimum_samples)
+        seen = room.embeddings(model)
+        _, prototypes = measure(room, seen, minimum_samples=self.minimum_samples)
         upload = {**self.upload(room, state), **prototypes}
         alpha = contrast_share(round) if "mean" in state else 0.0  # before any p̄ it is CE alone
         return state, upload, {**report, "alpha": alpha}

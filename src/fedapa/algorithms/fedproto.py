@@ -19,6 +19,7 @@ from fedapa.algorithms.algorithm import (
     Dimensions,
     Group,
     Payload,
+    Range,
     Report,
     RoomState,
     Round,
@@ -30,6 +31,7 @@ from fedapa.algorithms.prototype_sets import (
     PrototypeExchange,
     measure,
 )
+from fedapa.learning.diagnosis import Penalty
 from fedapa.learning.fit import NotNegative, Objective, cross_entropy
 from fedapa.models.model import Model, nearest_prototype
 from fedapa.rooms.room import Room
@@ -42,6 +44,7 @@ class FedProto(PrototypeExchange):
     """Global-mean prototypes as a regulariser."""
 
     name: ClassVar[str] = "fedproto"
+    can_be_diagnosed: ClassVar[bool] = True
     title: ClassVar[str] = "FedProto"
     deploys_by_state: ClassVar[bool] = True
     travels: ClassVar[str] = "class prototypes up, their mean down"
@@ -56,6 +59,11 @@ class FedProto(PrototypeExchange):
     mixture: Literal["average", "own"] = "average"
     """What embeddings are drawn to: the mean over rooms, or the room's own set of the round before,
     with which nothing travels."""
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also λ."""
+        return {**super().tunables(rounds), "algorithm.attraction": Range(0.01, 10.0)}
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """The own set up, the mean down."""
@@ -72,11 +80,26 @@ class FedProto(PrototypeExchange):
         self, room: Room, state: RoomState, round: Round
     ) -> tuple[RoomState, Payload, Report]:
         """Minimise CE + λ·MSE, then measure the prototypes over the train windows."""
-        model, state, report = self.fit(room, state, round, self._objective(room, state))
-        own, upload = measure(room, model, minimum_samples=self.minimum_samples)
+        objective = self._objective(room, state)
+        model, trained, report = self.fit(room, state, round, objective)
+        seen = room.embeddings(model)
+        own, upload = measure(room, seen, minimum_samples=self.minimum_samples)
+        kept, told = self.diagnosed(room, state, round, model=model, seen=seen, objective=objective)
+        trained, report = {**trained, **kept}, {**report, **told}
         if self.is_alone:
-            return {**state, "mean": own["own"], "known": own["own_present"]}, {}, report
-        return state, upload, report
+            return {**trained, "mean": own["own"], "known": own["own_present"]}, {}, report
+        return trained, upload, report
+
+    def penalty(self, room: Room, state: RoomState, round: Round) -> Penalty | None:
+        """Φ = MSE(r, p̄^y), with the same weight in every round."""
+        if "mean" not in state:
+            return None
+        means, known = (values.to(room.device) for values in _means(room, state))
+
+        def distance(embeddings: Tensor, labels: Tensor) -> Tensor:
+            return prototype_distance(embeddings, labels, means, known)
+
+        return Penalty(self.attraction, distance)
 
     def _objective(self, room: Room, state: RoomState) -> Objective:
         if "mean" not in state or self.attraction == 0:

@@ -10,18 +10,28 @@ from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from fedapa.algorithms.algorithm import (
     Algorithm,
     Form,
     Payload,
+    Report,
     RoomState,
     Roster,
     Round,
     ServerState,
 )
 from fedapa.errors import RosterError
-from fedapa.learning.fit import PositiveInteger
+from fedapa.evaluation.theory import THEORY
+from fedapa.learning.diagnosis import (
+    Penalty,
+    Seen,
+    descended,
+    gradient_epoch,
+    gradient_terms,
+)
+from fedapa.learning.fit import Objective, PositiveInteger
 from fedapa.learning.prototypes import class_prototypes, mean_prototypes
 from fedapa.models.model import Model, unit
 from fedapa.payload import Array
@@ -103,9 +113,73 @@ class PrototypeExchange(Algorithm):
         """P and its mask, unless every room keeps to itself."""
         return None if self.is_alone else stored_sets(state)
 
+    # ---- what the theory speaks of (learning/diagnosis.py, docs/theory.md) ----------------------
+
+    def mixtures(self, state: ServerState) -> Floats | None:
+        """Q [N, C, D], what each room gets of the sets, where there is any; here their mean."""
+        if "mean" not in state:
+            return None
+        mean, (prototypes, _) = cast(Floats, state["mean"]), stored_sets(state)
+        return np.broadcast_to(mean, prototypes.shape)
+
+    def movement(self, before: ServerState, after: ServerState) -> dict[str, float]:
+        """‖P_t − P_{t−1}‖ and ‖Q_t − Q_{t−1}‖ over the rows that rooms held both times."""
+        if self.is_alone or before["rooms"] != after["rooms"]:
+            return {}
+        old, new = self.mixtures(before), self.mixtures(after)
+        (was, held), (now, holds) = stored_sets(before), stored_sets(after)
+        both = held & holds  # (N, C)
+        told = {"prototypes_moved": _distance(was[both], now[both])}
+        if old is not None and new is not None:
+            told["mixtures_moved"] = _distance(old[both], new[both])
+        return told if both.any() else {}
+
+    def penalty(self, room: Room, state: RoomState, round: Round) -> Penalty | None:
+        """λ_t and Φ of this round, with what the server sent; none where it sent nothing yet."""
+        return None
+
+    def diagnosed(
+        self,
+        room: Room,
+        state: RoomState,
+        round: Round,
+        *,
+        model: Model,
+        seen: tuple[Tensor, Tensor],
+        objective: Objective,
+    ) -> tuple[RoomState, Report]:
+        """What a round's training did, where that is asked for: what to keep, what to report.
+
+        Args:
+            room: who trained.
+            state: from before the training, with what the server sent.
+            round: says whether and what to measure.
+            model: the net after it.
+            seen: the embeddings of the train windows by that net, and their labels.
+            objective: what was minimised.
+        """
+        if round.diagnose is None:
+            return {}, {}
+        last = cast(RoomState | None, state.get("diagnosis"))
+        kept, told = descended(last, Seen.by(model, *seen), self.penalty(room, state, round))
+        if round.diagnose and (round.number - 1) % round.diagnose == 0:
+            key = round.key / "room" / room.name / "diagnosis"
+            at_start, at_end = (
+                gradient_epoch(net, room.batches(self.training.batch_size, key), objective)
+                for net in (self.model(room, state), model)
+            )
+            told |= gradient_terms(at_start, at_end)
+        return {"diagnosis": kept}, {f"{THEORY}{name}": value for name, value in told.items()}
+
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """Keep what the server sent; the losses of this round are measured against it."""
         return {**state, **download}
+
+
+def _distance(one: Floats, other: Floats) -> float:
+    """‖one − other‖_F."""
+    apart = other.astype(np.float64) - one
+    return float(np.sqrt(np.square(apart).sum()))  # numpy's norm would take every core for it
 
 
 def open_sets(roster: Roster, title: str) -> ServerState:
@@ -209,7 +283,7 @@ def stored_sets(state: ServerState) -> tuple[Floats, Mask]:
 
 def measure(
     room: Room,
-    model: Model,
+    seen: tuple[Tensor, Tensor],
     *,
     minimum_samples: int = 1,
     unit_length: bool = False,
@@ -219,7 +293,7 @@ def measure(
 
     Args:
         room: whose windows.
-        model: the net that embeds them.
+        seen: their embeddings [n, D] and labels [n], as ``Room.embeddings`` gives them.
         minimum_samples: windows behind a prototype, at least.
         unit_length: average embeddings scaled to length one.
         with_counts: upload the number of windows behind each prototype too.
@@ -227,7 +301,7 @@ def measure(
     Returns:
         What the room keeps, ``own`` [classes held, D] and ``own_present`` [C], and what it uploads.
     """
-    embeddings, labels = room.embeddings(model)
+    embeddings, labels = seen
     values = unit(embeddings) if unit_length else embeddings
     means, counts = class_prototypes(values.cpu(), labels.cpu(), room.outputs)
     present = (counts >= minimum_samples).numpy()

@@ -304,7 +304,7 @@ for _name, _about in (
 @reproduce.command("difficulty")
 def reproduce_difficulty(
     data: Data = None,
-    preset: Annotated[str, typer.Option(help="smoke, quick or six-rooms.")] = "quick",
+    preset: Annotated[str, typer.Option(help="smoke, quick, long or six-rooms.")] = "quick",
     seed: Annotated[int, typer.Option(min=0)] = 0,
     window: Annotated[
         int | None, typer.Option(min=1, help="Packets; default: what the store recommends.")

@@ -65,7 +65,7 @@ SplitKind = Annotated[
     str | None,
     typer.Option(
         "--split",
-        help="day, recording, blocked, random (paper-like, leaks), later (train on the first "
+        help="day, recording, blocked, random (by window, leaks), later (train on the first "
         "days, test on the last); or auto (the default but in the paper's presets): the "
         "strictest of the first four that all rooms allow.",
     ),

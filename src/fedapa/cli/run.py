@@ -107,13 +107,26 @@ def run(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write TensorBoard scalars.")
     ] = False,
+    diagnose: Annotated[
+        bool,
+        typer.Option(
+            "--diagnose", help="Also record what the convergence theory speaks of (docs/theory.md)."
+        ),
+    ] = False,
+    gradients_every: Annotated[
+        int,
+        typer.Option(
+            metavar="K", min=0, help="With --diagnose: an epoch of gradients every K rounds; 0: no."
+        ),
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Run one federated algorithm on some rooms.
 
     Example: fedapa run --preset quick --algorithm fedapa --seed 1 --out runs/first
     """
-    _check_engine(engine, tensorboard=tensorboard)
+    _check_engine(engine, tensorboard=tensorboard, diagnose=diagnose)
+    _check_gradients(gradients_every, diagnose=diagnose)
     if workers != 0 and engine == "in-process":
         _get_workers_ready()
     from fedapa.algorithms import find
@@ -160,6 +173,7 @@ def run(
                 resume=resume,
                 workers=workers,
                 tensorboard=tensorboard,
+                diagnose=gradients_every if diagnose else None,
                 show=show,
             )
         else:
@@ -195,7 +209,14 @@ def run(
     print_out(f"Everything about this run: {folder}")
 
 
-def _check_engine(engine: str, *, tensorboard: bool) -> None:
+def _check_gradients(every: int, *, diagnose: bool) -> None:
+    from fedapa.errors import PlanError
+
+    if every and not diagnose:
+        raise PlanError("--gradients-every: only with --diagnose; give both or leave it out")
+
+
+def _check_engine(engine: str, *, tensorboard: bool, diagnose: bool) -> None:
     from fedapa.errors import PlanError, nearest
 
     known = ("in-process", "flower-simulation")
@@ -203,6 +224,8 @@ def _check_engine(engine: str, *, tensorboard: bool) -> None:
         raise PlanError(f"--engine {engine}: there is no such engine; {nearest(engine, known)}")
     if engine != "in-process" and tensorboard:
         raise PlanError("--tensorboard: only with --engine in-process; leave it out")
+    if engine != "in-process" and diagnose:
+        raise PlanError("--diagnose: only with --engine in-process; leave it out")
 
 
 def _check_plan_file(path: Path) -> None:

@@ -23,7 +23,7 @@ def simulate(
         str,
         typer.Option(
             help="smoke (a second), quick (203 MB, a minute), activities (54 MB; all sit or all "
-            "walk) or six-rooms (1.4 GB, minutes)."
+            "walk), long (66 MB; one recording of every count) or six-rooms (1.4 GB, minutes)."
         ),
     ] = "quick",
     visits: Annotated[

@@ -125,6 +125,7 @@ def _methods() -> list[str]:
         for kind in kinds
         if not kind.pools
         and not kind.needs_batch_norm  # our counter has none
+        and not kind.needs_validation  # no label is left for it
         and (not is_variant(kind) or kind.pools_in_turn or kind.name == FedJoin.control)
     ]
     return [kind.name for kind in sorted(chosen, key=lambda k: (order[k.group], k.year, k.name))]

@@ -29,6 +29,7 @@ from fedapa.algorithms.algorithm import (
 )
 from fedapa.errors import PausedError, PayloadError, RosterError, RunError, one_line
 from fedapa.evaluation.record import over_rooms
+from fedapa.evaluation.theory import THEORY
 from fedapa.federation import acceptance, cohort
 from fedapa.federation.messages import (
     Rejected,
@@ -146,7 +147,13 @@ def reopened(state: Tree) -> Tree:
 
 
 def run(
-    algorithm: Algorithm, engine: Engine, plan: Plan, state: Tree, *, name: str = "run"
+    algorithm: Algorithm,
+    engine: Engine,
+    plan: Plan,
+    state: Tree,
+    *,
+    name: str = "run",
+    diagnose: int | None = None,
 ) -> Iterator[Step]:
     """Exchange after exchange from ``state`` on; yields after each, so that the caller can save.
 
@@ -157,11 +164,12 @@ def run(
         state: from ``begin``, or of the last step.
         name: of the run, by which rooms keep their states of different runs apart; nothing else
             hangs on it.
+        diagnose: as in ``Round``.
     """
     cards = cards_of(state)
     for number in range(cast(int, state["round"]) + 1, plan.rounds + 2):
         last = number > plan.rounds
-        round = Round(number, plan.total, Key(plan.seed) / "round" / number)
+        round = Round(number, plan.total, Key(plan.seed) / "round" / number, diagnose)
         state, cards, said = _with_roster(algorithm, state, cards, engine.roster())
         server = cast(Tree, state["server"])
         here = cast(Mapping[str, Tree], state["rooms"])
@@ -193,12 +201,15 @@ def run(
         record = None
         if number > 1:
             record = _record(number - 1, cast(Tree, state["trained"]), requests, replies)
+        before = server
         if not last:
             server = algorithm.merge(server, uploads, round)
         # After the last exchange the half stays: a longer run starts from it (``reopened``).
         trained = state["trained"]
         if not last:
             trained = _trained(algorithm, server, requests, heard)
+            if diagnose is not None:
+                trained = _with_movement(algorithm, before, server, trained)
         # Not every round brings every part of an upload.
         sizes = {room: {**known.get(room, {}), **heard.sizes.get(room, {})} for room in members}
         accepted = {room: parts for room, parts in sizes.items() if parts}
@@ -555,6 +566,16 @@ def _trained(
     apart = {"rejected": dict(heard.rejected), "diverged": heard.diverged}
     told: Tree = {what: by_room for what, by_room in apart.items() if by_room}
     return {"rooms": rooms, "server": between, "missing": missing, **told}
+
+
+def _with_movement(algorithm: Algorithm, before: Tree, after: Tree, trained: Tree) -> Tree:
+    """The half of a record with how far a merge moved what the server has."""
+    moved = algorithm.movement(before, after)
+    between = {
+        **cast(Tree, trained["server"]),
+        **{f"{THEORY}{name}": value for name, value in moved.items()},
+    }
+    return {**trained, "server": between}
 
 
 def _untrained(replies: Mapping[str, Reply]) -> dict[str, Any]:

@@ -104,6 +104,7 @@ def run(
     rooms: Sequence[Room] | None = None,
     engine: rounds.Engine | None = None,
     tensorboard: bool = False,
+    diagnose: int | None = None,
     show: Show = unseen,
 ) -> Run:
     """Carry out a plan.
@@ -117,9 +118,13 @@ def run(
         rooms: rooms of your own instead of the plan's data.
         engine: another way to reach the rooms than this machine's processes; who gives it ends it.
         tensorboard: also write TensorBoard scalars to ``out/tensorboard``.
+        diagnose: record what the theory speaks of (docs/theory.md); k also measures gradients over
+            an epoch every k-th round, 0 does not. It changes no other number.
         show: called as work goes on.
     """
     _check_device(plan)
+    if diagnose is not None:
+        _check_diagnosis(plan, diagnose)
     if workers is not None and workers < 0:
         raise PlanError(f"workers {workers}: must be 0 or more")
     if rooms is not None and engine is not None:
@@ -154,6 +159,7 @@ def run(
                     fixed=own is not None,
                     workers=workers,
                     tensorboard=tensorboard,
+                    diagnose=diagnose,
                     show=show,
                 )
     except filelock.Timeout as error:
@@ -170,6 +176,7 @@ def _run(
     fixed: bool,
     workers: int | None,
     tensorboard: bool,
+    diagnose: int | None,
     show: Show,
 ) -> Run:
     """All exchanges that are left; ``fixed`` says that the rooms are those of the plan's data."""
@@ -196,7 +203,7 @@ def _run(
         stage = f"training {plan.algorithm['name']}"
         show(Progress(stage, max(0, done - 1), plan.total, "rounds"))
         began = time.perf_counter()
-        for step in rounds.run(algorithm, engine, plan, state, name=name):
+        for step in rounds.run(algorithm, engine, plan, state, name=name, diagnose=diagnose):
             if step.cards != cards:  # rooms have joined
                 cards = dict(step.cards)
                 data = describe(list(cards.values()), plan)
@@ -356,6 +363,22 @@ def _may_be_longer(folder: Path, plan: Plan, before: int | str) -> bool:
             "rounds are another run from its start; choose another --out"
         )
     return True
+
+
+def _check_diagnosis(plan: Plan, every: int) -> None:
+    """Refuse to diagnose what the theory does not speak of."""
+    algorithm = plan.build()
+    if every < 0:
+        raise PlanError(f"gradients every {every} rounds: must be 0 or more; 0 is never")
+    if not algorithm.can_be_diagnosed:
+        raise PlanError(
+            f"--diagnose: the theory is about rooms that keep their net and learn from prototypes "
+            f"beside their labels; {algorithm.title} is none; use fedapa or fedproto, or leave it "
+            "out"
+        )
+    if plan.joins or plan.data.tasks == "both":
+        why = "rooms that join train alone" if plan.joins else "it has one task, this plan has two"
+        raise PlanError(f"--diagnose: {why}, so the theory says nothing of it; leave it out")
 
 
 def _check_device(plan: Plan) -> None:

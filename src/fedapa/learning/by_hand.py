@@ -11,9 +11,10 @@ Other encoders, the ConvNets', keep autograd; their classifier, the loss and the
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -47,82 +48,78 @@ class Pace:
 class KnownSteps:
     """The steps of one net on one loss."""
 
+    is_measured = False
+    """Whether ``squared_gradient`` is wanted."""
+    squared_gradient = 0.0
+    """‖g‖² of the last step, without weight decay."""
+
     @classmethod
     def of(
         cls, model: Model, loss: Hybrid, pace: Pace, velocity: NamedArrays
     ) -> "KnownSteps | None":
         """For a net and a loss that are known; None for all others."""
-        if loss.shares is not None or not _is_plain(model):
+        parameters = dict(model.named_parameters())
+        if not _is_plain(model, parameters):
             return None
-        return cls(model, loss, pace, velocity)
+        return cls(model, parameters, loss, pace, velocity)
 
-    def __init__(self, model: Model, loss: Hybrid, pace: Pace, velocity: NamedArrays) -> None:
+    def __init__(
+        self,
+        model: Model,
+        parameters: Mapping[str, nn.Parameter],
+        loss: Hybrid,
+        pace: Pace,
+        velocity: NamedArrays,
+    ) -> None:
         self._model = model
-        self._layers = _layers(model)
-        self._loss = loss
         self._pace = pace
-        self._weights = _Weights(model, self._layers, velocity)
-        self._turns: dict[int, _Turn] = {}
-
-    def step(self, windows: Tensor, labels: Tensor) -> Mapping[str, np.float32]:
-        """Descend on a batch; the losses before that."""
-        turn = self._turns.get(len(labels))
-        if turn is None:
-            turn = _Turn(self._model, self._layers, self._loss, self._weights, len(labels))
-            self._turns[len(labels)] = turn
-        losses = turn.gradients(windows, labels, self._model.targets_of(labels))
-        self._weights.descend(self._pace)
-        return losses
-
-    def finish(self) -> dict[str, Floats]:
-        """The momentum of every trained parameter, by name; the net then owns its weights."""
-        self._weights.give_back()
-        if not self._pace.momentum:
-            return {}
-        return {name: part.numpy().copy() for name, part in self._weights.velocity.items()}
-
-
-class _Weights:
-    """The trained parameters of a net and their velocity.
-
-    Those of dense layers lie side by side in memory, and so do their gradients: one loop moves all
-    of them. An encoder's that is differentiated by autograd have theirs from it.
-    """
-
-    def __init__(self, model: Model, layers: Sequence["_Layer"], velocity: NamedArrays) -> None:
-        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        layers = _layers(model)
+        trained = {name: p for name, p in parameters.items() if p.requires_grad}
         for parameter in trained.values():
             parameter.grad = None  # of whoever trained the net before
-        names = {f"{layer.name}.{kind}" for layer in layers for kind in ("weight", "bias")}
-        dense = {name: p for name, p in trained.items() if name in names}
-        places, size = {}, 0
+        self._aim = _Aim(loss)
+        self._bench = _Bench.of(_Build(tuple(layers), tuple(trained), self._aim.sizes))
+        dense = {name: parameters[name] for name in self._bench.values}
+        self._dense = dense
         for name, parameter in dense.items():
-            places[name] = slice(size, size + parameter.numel())
-            size += -(-parameter.numel() // _ALIGNED) * _ALIGNED
-        values, slopes = torch.zeros(size), torch.zeros(size)
-        # What has no velocity yet gets its first gradient as it is: −0 + g = g, also where g = −0.
-        carried = torch.full((size,), -0.0)
-        self.slope: dict[str, Tensor] = {}
-        self.velocity: dict[str, Tensor] = {}
-        for name, parameter in dense.items():
-            values[places[name]] = parameter.detach().flatten()
-            parameter.data = values[places[name]].view(parameter.shape)
-            self.slope[name] = slopes[places[name]].view(parameter.shape)
-            self.velocity[name] = carried[places[name]].view(parameter.shape)
-        self._dense = values.numpy(), slopes.numpy(), carried.numpy()
-        self._others = {name: p for name, p in trained.items() if name not in names}
+            place = self._bench.values[name]
+            place.copy_(parameter.detach())
+            parameter.data = place
+        self._others = {name: p for name, p in trained.items() if name not in dense}
+        self.velocity = dict(self._bench.velocity)
         for name, parameter in self._others.items():
             parameter.data = parameter.data.contiguous()
-            self.velocity[name] = torch.full(parameter.shape, -0.0)
+            self.velocity[name] = torch.empty(parameter.shape)
         for name, part in self.velocity.items():
             if name in velocity:
                 part.copy_(torch.from_numpy(np.array(velocity[name])))
-        self._trained = trained
+            else:  # gets its first gradient as it is: −0 + g = g, also where g = −0
+                part.fill_(-0.0)
 
-    def descend(self, pace: Pace) -> None:
+    def step(self, windows: Tensor, labels: Tensor) -> Mapping[str, np.float32]:
+        """Descend on a batch; the losses before that."""
+        turn = self._bench.turn(len(labels))
+        targets = self._model.targets_of(labels)
+        if self._bench.is_dense:
+            losses = turn.dense(self._aim, windows, labels, targets)
+        else:
+            losses = turn.classified(self._aim, self._model, windows, labels, targets)
+        if self.is_measured:
+            self.squared_gradient = self._squared_gradient()
+        self._descend()
+        return losses
+
+    def _squared_gradient(self) -> float:
+        """‖g‖² over all trained parameters; what lies between dense ones is zero."""
+        slopes = torch.from_numpy(self._bench.moved[1])  # numpy would take every core for it
+        others = (p.grad for p in self._others.values() if p.grad is not None)
+        return float(slopes.dot(slopes)) + sum(float(slope.square().sum()) for slope in others)
+
+    def _descend(self) -> None:
         """One step of SGD; the gradients of other encoders are used up."""
+        pace = self._pace
         by = np.float32(pace.rate), np.float32(pace.decay), np.float32(pace.momentum)
-        kernels.descend(*self._dense, *by)
+        kernels.descend(*self._bench.moved, *by)
         for name, parameter in self._others.items():
             if parameter.grad is None:
                 continue
@@ -134,25 +131,131 @@ class _Weights:
             )
             parameter.grad = None
 
-    def give_back(self) -> None:
-        """Every parameter in memory of its own."""
-        for parameter in self._trained.values():
+    def finish(self) -> dict[str, Floats]:
+        """The momentum of every trained parameter, by name; the net then owns its weights."""
+        for parameter in (*self._dense.values(), *self._others.values()):
             parameter.data = parameter.data.clone()
+        kept = self.velocity if self._pace.momentum else {}
+        velocity = {name: part.numpy().copy() for name, part in kept.items()}
+        self._bench.put_back()
+        return velocity
+
+
+# ---- what stays from room to room ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Build:
+    """What buffers depend on: rooms with equal ones train on the same bench, one by one."""
+
+    layers: tuple["_Layer", ...]
+    trained: tuple[str, ...]
+    """The names of the trained parameters."""
+    sets: tuple[int, ...]
+    """How many sets of prototypes each contrast has."""
+
+
+class _Bench:
+    """The buffers of steps: weights, gradients, velocity, and a turn for each size of batch.
+
+    The parameters of dense layers lie side by side in memory, the trained ones first, and so do
+    their gradients: one loop moves all of them. To make it all takes as long as several steps, so
+    a bench stays for the next room with an equal net. Nothing of a room is left on it that another
+    one reads: weights and velocity are written at the start, the rest in every step.
+    """
+
+    _unused: ClassVar[dict[_Build, "_Bench"]] = {}
+
+    @classmethod
+    def of(cls, build: _Build) -> "_Bench":
+        """One that nobody uses at the moment, old or new."""
+        return cls._unused.pop(build, None) or cls(build)
+
+    def put_back(self) -> None:
+        """For the next one; few are kept, the latest."""
+        self._unused[self.build] = self
+        for build in list(self._unused)[:-_BENCHES]:
+            self._unused.pop(build, None)
+
+    def __init__(self, build: _Build) -> None:
+        self.build = build
+        shapes = {
+            f"{layer.name}.{kind}": shape
+            for layer in build.layers
+            for kind, shape in (
+                ("weight", (layer.outputs, layer.inputs)),
+                ("bias", (layer.outputs,)),
+            )
+        }
+        trained = [name for name in build.trained if name in shapes]
+        ends, size, moved = {}, 0, 0
+        for name in (*trained, *(name for name in shapes if name not in trained)):
+            ends[name] = size, size + math.prod(shapes[name])
+            size += -(-math.prod(shapes[name]) // _ALIGNED) * _ALIGNED
+            moved = size if name in trained else moved
+        values, slopes, carried = torch.zeros(size), torch.zeros(moved), torch.zeros(moved)
+        self.values, self.slope, self.velocity = (
+            {name: whole[slice(*ends[name])].view(shapes[name]) for name in names}
+            for whole, names in ((values, ends), (slopes, trained), (carried, trained))
+        )
+        self.moved = values[:moved].numpy(), slopes.numpy(), carried.numpy()
+        self.is_dense = len(build.layers) > 1
+        self._turns: dict[int, _Turn] = {}
+
+    def turn(self, batch: int) -> "_Turn":
+        """For batches of that size."""
+        turn = self._turns.get(batch)
+        if turn is None:
+            if len(self._turns) == _SIZES:
+                self._turns.clear()
+            turn = self._turns[batch] = _Turn(self, batch)
+        return turn
+
+
+_BENCHES = 4
+"""Kept in a process: two parts of a net that are trained in turns, with prototypes and before there
+are any."""
+_SIZES = 4
+"""Sizes of batches for which a bench keeps buffers: a whole one, and the last one of some rooms."""
 
 
 # ---- the net ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Layer:
     """A linear layer, and what is done to numbers before it."""
 
     name: str
-    linear: nn.Linear
-    before: tuple[nn.Module, ...]
+    inputs: int
+    outputs: int
+    is_rectified: bool = False
+    left: float = 1.0
+    """The share of numbers that dropout leaves; 1 drops none."""
+    least: float = -math.inf
+    most: float = math.inf
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, name: str, linear: nn.Linear, before: Sequence[nn.Module]) -> "_Layer":
+        """What a layer of a net does."""
+        kinds = {type(module): module for module in before}
+        drop = cast(nn.Dropout | None, kinds.get(nn.Dropout))
+        cut = cast(nn.Hardtanh | None, kinds.get(nn.Hardtanh))
+        scale = cast(Scale | None, kinds.get(Scale))
+        return cls(
+            name,
+            linear.in_features,
+            linear.out_features,
+            nn.ReLU in kinds,
+            1.0 - drop.p if drop is not None and drop.training else 1.0,
+            -math.inf if cut is None else cut.min_val,
+            math.inf if cut is None else cut.max_val,
+            1.0 if scale is None else scale.factor,
+        )
 
 
-def _is_plain(model: Model) -> bool:
+def _is_plain(model: Model, parameters: Mapping[str, nn.Parameter]) -> bool:
     """Whether a net does what ``Model`` says, in float32 on a CPU, and nobody watches it."""
     kind = type(model)
     classifier = model.classifier
@@ -164,14 +267,14 @@ def _is_plain(model: Model) -> bool:
         and not _has_any_global_hook()  # type: ignore[no-untyped-call]
         and not _changed(model)
         and not _changed(classifier)
-        and all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
+        and all(p.device.type == "cpu" and p.dtype == torch.float32 for p in parameters.values())
     )
 
 
 def _layers(model: Model) -> list[_Layer]:
     """The layers of a dense net in order; of all others the classifier alone."""
     encoder = model.encoder
-    alone = [_Layer("classifier", model.classifier, ())]
+    alone = [_Layer.of("classifier", model.classifier, ())]
     if type(encoder) is not nn.Sequential or model.normalise_embedding:
         return alone
     if any(_changed(module) for module in encoder.modules()):
@@ -187,7 +290,7 @@ def _layers(model: Model) -> list[_Layer]:
         known = _FIRST if not layers else _FURTHER
         if order not in known or module.bias is None:
             return alone
-        layers.append(_Layer(name, module, tuple(before)))
+        layers.append(_Layer.of(name, module, before))
         before = []
     return layers
 
@@ -210,28 +313,21 @@ def _changed(module: nn.Module) -> bool:
 class _Part:
     """What a layer makes of a batch, and what its gradient needs; buffers that stay."""
 
-    def __init__(self, layer: _Layer, weights: _Weights, made: Tensor) -> None:
-        linear = layer.linear
-        self.weight, self.bias = linear.weight.detach(), linear.bias.detach()
+    def __init__(self, layer: _Layer, bench: _Bench, made: Tensor) -> None:
+        weight, bias = f"{layer.name}.weight", f"{layer.name}.bias"
+        self.weight, self.bias = bench.values[weight], bench.values[bias]
         self.turned = self.weight.t()
-        self.weight_slope = weights.slope.get(f"{layer.name}.weight")
-        self.bias_slope = weights.slope.get(f"{layer.name}.bias")
+        self.weight_slope, self.bias_slope = bench.slope.get(weight), bench.slope.get(bias)
         self.made = made  # (B, out)
-        self.given, self.pull = (torch.empty(len(made), linear.in_features) for _ in range(2))
-        self.kept = torch.ones(len(made), linear.in_features)
+        self.given, self.pull = (torch.empty(len(made), layer.inputs) for _ in range(2))
+        self.kept = torch.ones(len(made), layer.inputs)
         self.flat_given, self.flat_pull, self.flat_kept, self.flat_made = (
             part.view(-1).numpy() for part in (self.given, self.pull, self.kept, made)
         )
-        kinds = {type(module): module for module in layer.before}
-        drop = cast(nn.Dropout | None, kinds.get(nn.Dropout))
-        self.left = 1.0 - drop.p if drop is not None and drop.training else 1.0
-        self.share = _ONE / np.float32(self.left)
-        self.is_rectified = nn.ReLU in kinds
-        cut = cast(nn.Hardtanh | None, kinds.get(nn.Hardtanh))
-        self.least = np.float32(-np.inf if cut is None else cut.min_val)
-        self.most = np.float32(np.inf if cut is None else cut.max_val)
-        scale = cast(Scale | None, kinds.get(Scale))
-        self.scale = np.float32(1.0 if scale is None else scale.factor)
+        self.left, self.is_rectified = layer.left, layer.is_rectified
+        self.share = _ONE / np.float32(layer.left)
+        self.least, self.most = np.float32(layer.least), np.float32(layer.most)
+        self.scale = np.float32(layer.scale)
 
     def forward(self, before: Floats) -> None:
         """From what the layer before made, flat; the first gets the windows."""
@@ -265,49 +361,37 @@ class _Part:
 class _Turn:
     """The buffers for batches of one size, and the way through them and back."""
 
-    def __init__(
-        self,
-        model: Model,
-        layers: Sequence[_Layer],
-        loss: Hybrid,
-        weights: _Weights,
-        batch: int,
-    ) -> None:
-        # An encoder that is no layer of these goes by autograd.
-        self.model = None if len(layers) > 1 else model
-        self.is_encoder_trained = any(p.requires_grad for p in model.encoder.parameters())
-        self.loss = loss
-        classifier = layers[-1].linear
-        self.scores = _Scores(loss, batch, classifier.out_features, classifier.in_features)
-        outputs = [torch.empty(batch, layer.linear.out_features) for layer in layers[:-1]]
+    def __init__(self, bench: _Bench, batch: int) -> None:
+        *hidden, last = bench.build.layers
+        self.is_encoder_trained = any(name.startswith("encoder.") for name in bench.build.trained)
+        self.scores = _Scores(bench.build.sets, batch, last.outputs, last.inputs)
+        outputs = [torch.empty(batch, layer.outputs) for layer in hidden]
         self.parts = [
-            _Part(layer, weights, made)
-            for layer, made in zip(layers, [*outputs, self.scores.logits], strict=True)
+            _Part(layer, bench, made)
+            for layer, made in zip((*hidden, last), [*outputs, self.scores.logits], strict=True)
         ]
         trained = [place for place, part in enumerate(self.parts) if part.weight_slope is not None]
-        by_autograd = self.model is not None and self.is_encoder_trained
+        by_autograd = not bench.is_dense and self.is_encoder_trained
         self.first = -1 if by_autograd else trained[0]
 
-    def gradients(
-        self, windows: Tensor, labels: Tensor, targets: Tensor
+    def classified(
+        self, aim: "_Aim", model: Model, windows: Tensor, labels: Tensor, targets: Tensor
     ) -> Mapping[str, np.float32]:
-        """The losses of a batch; the gradients are then beside the weights."""
-        if self.model is None:
-            return self._dense(windows, labels, targets)
+        """As ``dense``, for an encoder that goes by autograd."""
         with torch.set_grad_enabled(self.is_encoder_trained):
-            embeddings = self.model.embed(windows)
+            embeddings = model.embed(windows)
         if not embeddings.is_contiguous():
-            return self._by_autograd(self.model, embeddings, labels)
-        losses = self._dense(embeddings.detach(), labels, targets)
+            return self._by_autograd(aim, model, embeddings, labels)
+        losses = self.dense(aim, embeddings.detach(), labels, targets)
         if self.is_encoder_trained:
             embeddings.backward(self.parts[0].pull)  # type: ignore[no-untyped-call]
         return losses
 
     def _by_autograd(
-        self, model: Model, embeddings: Tensor, labels: Tensor
+        self, aim: "_Aim", model: Model, embeddings: Tensor, labels: Tensor
     ) -> Mapping[str, np.float32]:
         """For embeddings in another order in memory: torch sums those in another order, too."""
-        losses = self.loss.of(model, model.classifier(embeddings), embeddings, labels)
+        losses = aim.loss.of(model, model.classifier(embeddings), embeddings, labels)
         losses["loss"].backward()  # type: ignore[no-untyped-call]
         *_, last = self.parts
         for parameter, slope in (
@@ -319,13 +403,16 @@ class _Turn:
                 parameter.grad = None
         return {name: np.float32(value.item()) for name, value in losses.items()}
 
-    def _dense(self, given: Tensor, labels: Tensor, targets: Tensor) -> Mapping[str, np.float32]:
+    def dense(
+        self, aim: "_Aim", given: Tensor, labels: Tensor, targets: Tensor
+    ) -> Mapping[str, np.float32]:
+        """The losses of a batch; the gradients are then beside the weights."""
         before = given.reshape(-1).numpy()
         for part in self.parts:
             part.forward(before)
             before = part.flat_made
         *_, last = self.parts
-        losses = self.scores.losses(last.given, labels, targets)
+        losses = self.scores.losses(aim, last.given, labels, targets)
         pull = self.scores.logits_back
         for place in range(len(self.parts) - 1, max(self.first, 0) - 1, -1):
             part = self.parts[place]
@@ -343,18 +430,39 @@ class _Turn:
 # ---- the loss -----------------------------------------------------------------------------------
 
 
-class _Scores:
-    """Logits and cosines of a batch, one below the other: one softmax is enough for all."""
+class _Aim:
+    """What of a loss is the same in all steps."""
 
-    def __init__(self, loss: Hybrid, batch: int, classes: int, width: int) -> None:
+    def __init__(self, loss: Hybrid) -> None:
+        self.loss = loss
         self.weight = np.float32(loss.weight)
         self.temperature = np.float32(loss.temperature)
         self.offset = loss.offset
-        self.batch = batch
         sets: list[Tensor] = []  # (n, C, D) each
         if loss.mixture is not None and loss.sets is not None:
             sets = [some for some in (loss.mixture[None], loss.sets) if len(some)]
-        sizes = [batch, *(batch * len(some) for some in sets)]
+        self.sizes = tuple(len(some) for some in sets)
+        towards = [unit(some).flatten(0, 1) for some in sets]  # (n · C, D) each
+        self.towards = [(some, some.t()) for some in towards]
+        classes = loss.mixture.shape[0] if loss.mixture is not None else 0
+        there = np.ones(classes, bool) if loss.present is None else loss.present.numpy()
+        self.absent = ~there  # (C,)
+        self.shares = None if loss.shares is None else loss.shares.numpy()  # (n,)
+        self._totals: dict[int, np.float32] = {}
+
+    def total_share(self, batch: int) -> np.float32:
+        """Of all sets and all windows of a batch of that size."""
+        if batch not in self._totals and self.loss.shares is not None:
+            self._totals[batch] = np.float32(self.loss.shares.repeat(batch).sum().item())
+        return self._totals[batch]
+
+
+class _Scores:
+    """Logits and cosines of a batch, one below the other: one softmax is enough for all."""
+
+    def __init__(self, sets: Sequence[int], batch: int, classes: int, width: int) -> None:
+        self.batch = batch
+        sizes = [batch, *(batch * number for number in sets)]
         # Of all rows (rows, C): the scores, the logarithm of their softmax, and both gradients.
         self.rows, self.likely, self.pulls, self.back = (
             torch.empty(sum(sizes), classes) for _ in range(4)
@@ -368,16 +476,15 @@ class _Scores:
             for likely, pulls in zip(_cut(self.likely, sizes), _cut(self.pulls, sizes), strict=True)
         ]
         self.below = self.rows[batch:].numpy(), self.back[batch:].numpy()
-        there = torch.ones(classes, dtype=torch.bool) if loss.present is None else loss.present
-        self.absent = (~there).numpy()  # (C,)
         self.length, self.direction = torch.empty(batch, 1), torch.empty(batch, width)
         pulled, self.slopes = (torch.empty(len(sets), batch, width) for _ in range(2))
         self.sums = torch.empty(len(sets), batch)
-        towards = [unit(some).reshape(-1, width) for some in sets]  # (n · C, D) each
         self.contrasts = [
-            (some, some.t(), score.view(batch, -1), back.view(batch, -1), pull)
-            for some, score, back, pull in zip(towards, cosines, backs, pulled, strict=True)
+            (score.view(batch, -1), back.view(batch, -1), pull)
+            for score, back, pull in zip(cosines, backs, pulled, strict=True)
         ]
+        # −log p of every window and set, where sets do not all count alike.
+        self.unlikely = torch.empty(sizes[-1] if sets else 0)
         self.flat_length, self.flat_direction = self.length[:, 0].numpy(), self.direction.numpy()
         self.flat_pulled, self.flat_slopes = pulled.numpy(), self.slopes.numpy()
         self.flat_sums = self.sums.numpy()
@@ -385,28 +492,40 @@ class _Scores:
         self.flat_embeddings_pull = self.embeddings_pull.reshape(-1)
 
     def losses(
-        self, embeddings: Tensor, labels: Tensor, targets: Tensor
+        self, aim: _Aim, embeddings: Tensor, labels: Tensor, targets: Tensor
     ) -> Mapping[str, np.float32]:
         """The losses of a batch whose logits are there; leaves their gradients."""
-        if self.offset is not None:
-            self.logits.add_(self.offset)
+        if aim.offset is not None:
+            self.logits.add_(aim.offset)
         if self.contrasts:
             torch.linalg.vector_norm(embeddings, dim=-1, keepdim=True, out=self.length)
             kernels.directions(embeddings.numpy(), self.flat_length, _SHORTEST, self.flat_direction)
-            for _, turned, cosines, _, _ in self.contrasts:
+            for (_, turned), (cosines, _, _) in zip(aim.towards, self.contrasts, strict=True):
                 torch.mm(self.direction, turned, out=cosines)
-            kernels.tempered(self.below[0], self.absent, self.temperature)
+            kernels.tempered(self.below[0], aim.absent, aim.temperature)
         torch.log_softmax(self.rows, 1, out=self.likely)
         self._classify(labels, targets)
-        truth = labels.numpy()
-        for likely, pulls, loss in self.parts[1:]:
-            kernels.likelihood(likely, truth, self.weight, loss, pulls)
+        if self.contrasts:
+            self._contrast(aim, labels.numpy())
         torch._log_softmax_backward_data(self.pulls, self.likely, 1, torch.float32, out=self.back)
         if self.contrasts:
-            kernels.untempered(self.below[1], self.absent, self.temperature)
-            for some, _, _, back, pull in self.contrasts:
+            kernels.untempered(self.below[1], aim.absent, aim.temperature)
+            for (some, _), (_, back, pull) in zip(aim.towards, self.contrasts, strict=True):
                 torch.mm(back, some, out=pull)
-        return self._named()
+        return self._named(aim)
+
+    def _contrast(self, aim: _Aim, truth: npt.NDArray[np.int64]) -> None:
+        """L_g and L_c and their gradients."""
+        alike = self.parts[1:] if aim.shares is None else self.parts[1:-1]
+        for likely, pulls, loss in alike:
+            kernels.likelihood(likely, truth, aim.weight, loss, pulls)
+        if aim.shares is None:
+            return
+        likely, pulls, loss = self.parts[-1]
+        total = aim.total_share(self.batch)
+        slopes = aim.weight / total * aim.shares
+        kernels.shared_likelihood(likely, truth, aim.shares, slopes, self.unlikely.numpy(), pulls)
+        loss[0] = np.float32(self.unlikely.sum().item()) / total
 
     def _classify(self, labels: Tensor, targets: Tensor) -> None:
         """L_ce and its gradient: of labels, or of shares of all classes."""
@@ -418,13 +537,13 @@ class _Scores:
         loss[0] = -np.float32((self.logits_likely * targets).sum().item()) / share
         torch.mul(targets, -1.0 / self.batch, out=self.logits_pulls)
 
-    def _named(self) -> Mapping[str, np.float32]:
+    def _named(self, aim: _Aim) -> Mapping[str, np.float32]:
         classification, *contrasts = (loss[0] for _, _, loss in self.parts)
         if not contrasts:
             return {"loss": classification, "loss_ce": classification}
         to_mixture, to_sets = (*contrasts, np.float32(0))[:2]
         return {
-            "loss": classification + self.weight * (to_mixture + to_sets),  # eqn_11
+            "loss": classification + aim.weight * (to_mixture + to_sets),  # eqn_11
             "loss_ce": classification,
             "loss_g": to_mixture,
             "loss_c": to_sets,

@@ -96,6 +96,8 @@ class Fit:
     """Mean of each named loss over all windows seen."""
     momentum: NamedArrays = field(default_factory=dict)
     """SGD's momentum by parameter name, to be carried on if wanted."""
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """Where asked for: η, how many steps, and the mean over them of the gradient's ‖g‖²."""
 
 
 def cross_entropy(model: Model, windows: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
@@ -115,6 +117,7 @@ def fit(
     key: Key,
     momentum: NamedArrays | None = None,
     part: Part = "all",
+    measured: bool = False,
 ) -> Fit:
     """Train ``model`` in place on the room's train windows for ``training.epochs`` epochs.
 
@@ -126,6 +129,8 @@ def fit(
     steps = _by_hand(model, room, objective, training, momentum)
     if steps is None:
         steps = _ByAutograd(model, objective, training, momentum)
+    steps.is_measured = measured
+    squared: list[float] = []
     sums: dict[str, np.floating] = {}
     seen = 0
     quiet = np.errstate(over="ignore", invalid="ignore")  # it is told below
@@ -134,6 +139,8 @@ def fit(
             number = np.float32(len(labels))
             for name, value in steps.step(windows, labels).items():
                 sums[name] = sums.get(name, np.float32(0)) + value * number
+            if measured:
+                squared.append(steps.squared_gradient)
             seen += len(labels)
     means = {name: float(value) / seen for name, value in sums.items()}
     if not all(math.isfinite(value) for value in means.values()):
@@ -141,11 +148,23 @@ def fit(
             f"room '{room.name}': the loss became {means['loss']} in training; "
             "lower learning_rate or look for extreme windows with 'fedapa inspect'"
         )
-    return Fit(losses=means, momentum=steps.finish())
+    told = {}
+    if measured:
+        told = {
+            "rate": training.learning_rate,
+            "steps": float(len(squared)),
+            "squared_gradient": float(np.mean(squared)),
+        }
+    return Fit(losses=means, momentum=steps.finish(), measured=told)
 
 
 class _Steps(Protocol):
     """What descends on one batch after the other."""
+
+    is_measured: bool
+    """Whether ``squared_gradient`` is wanted."""
+    squared_gradient: float
+    """‖g‖² of the last step, without weight decay."""
 
     def step(self, windows: Tensor, labels: Tensor) -> Mapping[str, np.floating]:
         """Descend on a batch; the losses before that."""
@@ -161,7 +180,7 @@ def _by_hand(
     loss = _PLAIN if objective is cross_entropy else objective
     if not isinstance(loss, Hybrid) or len(room.tasks) > 1 or room.device != "cpu":
         return None
-    if loss.present is not None and not loss.present[room.held].all():
+    if loss.present is not None and not loss.present.numpy()[room.held].all():
         return None
     pace = Pace(training.learning_rate, training.momentum, training.weight_decay)
     return KnownSteps.of(model, loss, pace, momentum)
@@ -169,6 +188,9 @@ def _by_hand(
 
 class _ByAutograd:
     """Steps on any objective of any net."""
+
+    is_measured = False
+    squared_gradient = 0.0
 
     def __init__(
         self, model: Model, objective: Objective, training: Training, momentum: NamedArrays
@@ -186,6 +208,9 @@ class _ByAutograd:
         for parameter in self._trained.values():
             parameter.grad = None
         losses["loss"].backward()  # type: ignore[no-untyped-call]
+        if self.is_measured:
+            slopes = (p.grad for p in self._trained.values() if p.grad is not None)
+            self.squared_gradient = sum(float(slope.square().sum()) for slope in slopes)
         _descend(self._trained, self._velocity, self._training)
         return {
             name: cast(np.floating, value.detach().cpu().numpy()[()])

@@ -223,6 +223,18 @@ class Hybrid:
             logits = logits + self.offset
         return over_tasks(self._of_task, model, logits, embeddings, labels)
 
+    def penalty(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        """Φ = L_g + L_c of one task, without λ."""
+        if self.mixture is None or self.sets is None:
+            return (embeddings * 0.0).sum()
+        # Without a mask it takes half of the time.
+        held = None if self.present is None or self.present.all() else self.present
+        to_mixture, to_sets = (
+            prototype_contrast(embeddings, labels, rows, self.temperature, held, shares=shares)
+            for rows, shares in ((self.mixture, None), (self.sets, self.shares))
+        )
+        return to_mixture + to_sets
+
     def _of_task(
         self, logits: Tensor, embeddings: Tensor, labels: Tensor, targets: Tensor, block: slice
     ) -> Mapping[str, Tensor]:

@@ -739,6 +739,27 @@ def likelihood(scores, labels, pulled, loss, pull):
 
 
 @numba.njit(cache=True)
+def shared_likelihood(scores, labels, shares, slopes, losses, pull):
+    """−log p at the label times the row's share, and the gradient of their sum.
+
+    Args:
+        scores: [B · n, C] the logarithms of probabilities, n rows of each window.
+        labels: [B].
+        shares: [n], how much each of a window's rows counts.
+        slopes: [n], the gradient of −log p in each of them.
+        losses: [B · n]; the result.
+        pull: as ``scores``; the result.
+    """
+    repeats = len(shares)
+    for row in range(len(scores)):
+        label = labels[row // repeats]
+        for c in range(scores.shape[1]):
+            pull[row, c] = 0
+        pull[row, label] = -slopes[row % repeats]
+        losses[row] = shares[row % repeats] * -scores[row, label]
+
+
+@numba.njit(cache=True)
 def contrast_slopes(directions, pull, length, shortest, made):
     """−g · (u / |r|), whose sum over a row is what the length of r gets of the gradient g of u.
 

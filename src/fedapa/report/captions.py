@@ -60,7 +60,8 @@ def _classes(data: Mapping[str, Any]) -> str:
 def _tested(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
     """How much is tested; of the first seed, since another may split otherwise."""
     rooms = data["rooms"].values()
-    told = number_of(sum(room["test"] for room in rooms), "test window")
+    scored = data.get("scored", "test")
+    told = number_of(sum(room["test"] for room in rooms), f"{scored} window")
     if all(room.get("recordings") for room in rooms):
         recordings = sum(room["recordings"]["test"] for room in rooms)
         told += f" of {number_of(recordings, 'recording')}"

@@ -21,18 +21,20 @@ from fedapa.csi.capture import data_kind
 from fedapa.errors import FedapaError
 from fedapa.evaluation.record import not_taken
 from fedapa.evaluation.results import Results, Setting
+from fedapa.evaluation.theory import theory_of
 from fedapa.evaluation.verdict import answers
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import GIVEN_ROOMS, prepare_rooms
 from fedapa.federation.run import Run
 from fedapa.files import write_text
-from fedapa.report.captions import caption, choices, number_of, without_labels
+from fedapa.report.captions import caption, choices, data_text, number_of, without_labels
 from fedapa.report.figures.curves import convergence, room_curves
 from fedapa.report.figures.embedding import embedding_map, embedding_of
 from fedapa.report.figures.presence import presence_rocs
 from fedapa.report.figures.reliability import reliability_diagrams
 from fedapa.report.figures.rooms import confusion_matrices, room_bars, weights_over_time
 from fedapa.report.figures.sweeps import sweep
+from fedapa.report.figures.theory import theory_figure
 from fedapa.report.runs import Runs, results_of
 from fedapa.report.style import save, svg
 from fedapa.report.tables import comparison
@@ -45,6 +47,7 @@ from fedapa.report.tables.table import (
     markdown_text,
     reached_by_key,
 )
+from fedapa.report.tables.theory import theory_table
 
 __all__ = ["Lead", "Report", "write_index", "write_report", "write_run_page"]
 
@@ -79,7 +82,7 @@ _SPLITS = {
 _OURS = re.compile(
     r"settings\.tex|answer-\d+\.tex|[a-z]+-(horizons|overall-\d+|over-time|days|"
     r"differences(-mae(-median)?|-activity-accuracy)?|reach|rooms|soon|"
-    r"room-curves|published|sweep|convergence|confusion|reliability|calibration|presence|weights(-[a-z0-9-]+)?|embedding)\.(tex|png|svg)"
+    r"room-curves|published|sweep|convergence|confusion|reliability|calibration|presence|weights(-[a-z0-9-]+)?|theory-[a-z0-9-]+|embedding)\.(tex|png|svg)"
 )
 """Files that a report writes."""
 
@@ -483,6 +486,23 @@ class _Part:
                 self.explain("How much each room's mixture takes of every other room's prototypes.")
                 file = "weights" if name == setting.reference else f"weights-{name}"
                 self.figure(file, figure, "Weights between rooms over time")
+        for name, (run, *_) in self.runs_of(order).items():
+            self._theory(name, run)
+
+    def _theory(self, name: str, run: Run) -> None:
+        """The convergence theory beside a run that was diagnosed."""
+        settings = run.plan.algorithm
+        theory = theory_of(run.records, warm_rounds=settings.get("warm_rounds", 0))
+        if theory is None:
+            return
+        told: dict[str, Any] = {
+            "rooms": len(run.data["rooms"]),
+            "temperature": settings.get("aggregation_temperature"),
+            "about": data_text(run.data, [run.plan.seed]),
+        }
+        self.report.heading(3, f"The theory, measured ({self.titles[name]})")
+        self.figure(f"theory-{name}", theory_figure(theory, **told), "The theory, measured")
+        self.table(f"theory-{name}", theory_table(theory, **told))
 
     def maps(self) -> None:
         """Embedding maps of Local and the reference, side by side, first seed."""

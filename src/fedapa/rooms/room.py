@@ -242,7 +242,7 @@ class Room:
             links=self.recipe.links_used,
         )
         model.blocks = self.blocks
-        return model.to(self.device)
+        return model if self.device == "cpu" else model.to(self.device)
 
     def batches(
         self, size: int, key: Key, *, share: float = 1.0

@@ -1,7 +1,7 @@
 """Which windows train, validate and test, in five ways; every result names the one it used.
 
-``random``     window by window; paper-like, and it leaks: neighbours in one recording are alike,
-               so a test window has near twins in train.
+``random``     window by window; it leaks: neighbours in one recording are alike, so a test window
+               has near twins in train.
 ``blocked``    blocks of time are held out of recordings, with a gap on both sides that nobody uses.
 ``recording``  whole recordings are held out: nothing of a test recording was ever seen.
 ``day``        whole days are held out: furniture and gain of a test day were never seen.
@@ -112,6 +112,10 @@ class Split:
     def seen(self) -> _Index:
         """The windows that a normaliser is made of: those to learn from, with a label or not."""
         return np.union1d(self.train, self.unlabelled)
+
+    def scoring_validation(self) -> "Split":
+        """Validation windows in the place of the test: test and continuous ones are in no part."""
+        return replace(self, test=self.validation, continuous=_no_windows())
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -36,6 +36,8 @@ def test_a_simulated_run_is_the_one_in_process(make_store: MakeStore, tmp_path: 
 
 def test_an_unknown_engine_is_named() -> None:
     with pytest.raises(PlanError, match="did you mean 'flower-simulation'"):
-        _check_engine("flower-simulatio", tensorboard=False)
+        _check_engine("flower-simulatio", tensorboard=False, diagnose=False)
     with pytest.raises(PlanError, match="--tensorboard: only with"):
-        _check_engine("flower-simulation", tensorboard=True)
+        _check_engine("flower-simulation", tensorboard=True, diagnose=False)
+    with pytest.raises(PlanError, match="--diagnose: only with"):
+        _check_engine("flower-simulation", tensorboard=False, diagnose=True)

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from fedapa.evaluation.metrics import METRICS
 from fedapa.evaluation.results import REFERENCE, Results, Row, Setting, spread
-from fedapa.report.captions import caption, fewer_rooms
+from fedapa.report.captions import caption, fewer_rooms, number_of
 from fedapa.report.figures.curves import ACCURACY
 from fedapa.report.style import DASHES, PALETTE, SMALL, STRETCH, WIDTH, drawn, look
 from fedapa.report.tables.comparison import metrics_of, value_text
@@ -38,14 +38,20 @@ def sweep(results: Results, setting: Setting) -> Figure:
 
     With one line its values stand at even distances, whatever they are; dots are seeds, a ring is
     the default. Several lines, one per group of rows, stand on a scale of their values, or at even
-    distances where those are words. Other answers of the same nets are left to tables.
+    distances where those are words. Other answers of the same nets are left to tables, and beside
+    lines so are methods with one value.
     """
     at, lines = setting.rounds, replace(setting, rows=setting.deployed).lines
+    curves = {group: line for group, line in lines.items() if len(line) > 1}
+    dots = len(lines) - len(curves) if curves else 0
+    lines = curves or lines
     rows = [row for line in lines.values() for row in line]
     several = len(lines) > 1
     where = _on_a_scale(lines) if several else {row.name: float(i) for i, row in enumerate(rows)}
     ring = ", the ring is the default" if any(map(is_default, rows)) else ""
     apart = "; lines are set apart a little where they would meet"
+    if dots:
+        apart += f"; {number_of(dots, 'method')} with one value of it only: in the table"
     marks = apart if several else f", small dots are seeds{ring}"
     read = f"Mean over seeds ± one standard deviation{marks}"
     metrics = {"accuracy": ACCURACY}

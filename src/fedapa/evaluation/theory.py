@@ -1,0 +1,233 @@
+"""The convergence theory held against a run that was diagnosed (docs/theory.md).
+
+Constants are the largest that the run showed: a bound with larger ones holds no better. With S
+steps of rate η in a round:
+
+    Ĝ² = max ‖g‖²,  k̂ = max ‖ΔP‖ / (η S Ĝ),  L̂_agg = max ‖ΔQ‖ / ‖ΔP‖,
+    ĉ = max |ΔΦ| / (‖ΔQ‖ + ‖ΔP‖),  Γ̂ = ĉ (1 + L̂_agg),  B̂ = max Φ.
+
+The refresh of prototypes may then cost λ Γ̂ k̂ η S Ĝ (Lemma 3), and gradients need not fall below
+2 λ Γ̂ k̂ Ĝ (Theorem 2). The share of that floor in Ĝ² is v = 2 λ Γ̂ k̂ / Ĝ: where v is near one or
+above, the bound allows gradients as large as they ever were.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["THEORY", "Constants", "Theory", "theory_of"]
+
+THEORY = "theory_"
+"""What begins the names of a diagnosis in records."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The largest that a run showed."""
+
+    gradient: float
+    """Ĝ."""
+    movement: float
+    """k̂."""
+    aggregation: float
+    """L̂_agg."""
+    penalty: float
+    """ĉ, by which Φ changes with prototypes."""
+    bound: float
+    """B̂, the largest Φ."""
+    smoothness: float | None
+    """L̂, where gradients were measured over epochs."""
+    variance: float | None
+    """σ̂², likewise."""
+
+    @property
+    def coupling(self) -> float:
+        """Γ̂ = ĉ (1 + L̂_agg)."""
+        return self.penalty * (1 + self.aggregation)
+
+
+@dataclass(frozen=True)
+class Theory:
+    """A diagnosed run."""
+
+    rounds: tuple[int, ...]
+    terms: Mapping[str, tuple[float, ...]]
+    """By name (descent, jump_schedule, jump_refresh): the mean over rooms, round by round; NaN
+    where a round has none."""
+    aggregation: tuple[float, ...]
+    """‖ΔQ‖/‖ΔP‖, round by round; NaN where prototypes did not come or not move."""
+    largest: Mapping[str, float]
+    """The largest of every term, in size, and of the embeddings' lengths."""
+    weight: float
+    """The largest λ_t."""
+    rate: float
+    """η, the largest."""
+    steps: float
+    """S, the most."""
+    constants: Constants
+    one_round: tuple[tuple[int, float, float], ...]
+    """Theorem 1 for rounds with gradients, means over rooms: round, what the objective came to at
+    the start of the next round, and what the theorem allows."""
+    stationary: tuple[float, float] | None
+    """Theorem 2 over the rounds after warm-up: the mean of ‖∇L‖², and what the theorem allows."""
+
+    @property
+    def refresh_bound(self) -> float:
+        """λ Γ̂ k̂ η S Ĝ: what new prototypes may cost by Lemma 3."""
+        made = self.constants
+        return self.weight * made.coupling * made.movement * self.rate * self.steps * made.gradient
+
+    @property
+    def vacuity(self) -> float:
+        """The share of the floor 2 λ Γ̂ k̂ Ĝ in Ĝ²: v."""
+        made = self.constants
+        return 2 * self.weight * made.coupling * made.movement / made.gradient
+
+    @property
+    def largest_rate(self) -> float | None:
+        """1/L̂, which the theorems ask η to stay below."""
+        return 1 / self.constants.smoothness if self.constants.smoothness else None
+
+
+def theory_of(records: Sequence[Mapping[str, Any]], *, warm_rounds: int = 0) -> Theory | None:
+    """What the records of a run say of the theory; none where nobody diagnosed it.
+
+    Args:
+        records: of all rounds.
+        warm_rounds: T_warm, after which λ is constant.
+    """
+    seen = [record for record in records if _rooms(record, "rate")]
+    if not seen:
+        return None
+    moved = [(record, *_moved(record)) for record in seen]
+    gradient = math.sqrt(_most(_rooms(record, "squared_gradient") for record in seen))
+    rate = _most(_rooms(record, "rate") for record in seen)
+    steps = _most(_rooms(record, "steps") for record in seen)
+    ratios = tuple(q / p if p > 0 else math.nan for _, p, q in moved)
+    way = rate * steps * gradient
+    constants = Constants(
+        gradient=gradient,
+        movement=_top(p / way for _, p, _ in moved) if way > 0 else 0.0,
+        aggregation=_top(ratios),
+        penalty=_sensitivity(moved),
+        bound=_most(_rooms(record, "penalty") for record in seen),
+        smoothness=_most(_rooms(record, "smoothness") for record in seen) or None,
+        variance=_measured(seen, "variance"),
+    )
+    terms = ("descent", "jump_schedule", "jump_refresh")
+    told = (*terms, "embedding_mean", "embedding_longest")
+    return Theory(
+        rounds=tuple(int(record["round"]) for record in seen),
+        terms={name: tuple(_mean(_rooms(record, name)) for record in seen) for name in terms},
+        aggregation=ratios,
+        largest={name: _most(_sizes(_rooms(record, name)) for record in seen) for name in told},
+        weight=_most(_weights(record) for record in seen),
+        rate=rate,
+        steps=steps,
+        constants=constants,
+        one_round=tuple(_one_round(seen, constants)),
+        stationary=_stationary(seen, constants, warm_rounds),
+    )
+
+
+def _rooms(record: Mapping[str, Any], name: str) -> list[float]:
+    """A figure of every room that has it."""
+    key = THEORY + name
+    return [float(room[key]) for room in record["rooms"].values() if key in room]
+
+
+def _weights(record: Mapping[str, Any]) -> list[float]:
+    """λ_t by room: FedAPA's is recorded; one that has none of its own has it as 1 in Φ."""
+    return [float(room["lambda"]) for room in record["rooms"].values() if "lambda" in room] or [1.0]
+
+
+def _moved(record: Mapping[str, Any]) -> tuple[float, float]:
+    """‖ΔP‖ and ‖ΔQ‖ of a round; NaN where there is none."""
+    server = record["server"]
+    return (
+        float(server.get(f"{THEORY}prototypes_moved", math.nan)),
+        float(server.get(f"{THEORY}mixtures_moved", math.nan)),
+    )
+
+
+def _sensitivity(moved: Sequence[tuple[Mapping[str, Any], float, float]]) -> float:
+    """ĉ: the merge of round t is what changes Φ at the start of round t + 1."""
+    found = [0.0]
+    for (_, p, q), (after, _, _) in itertools.pairwise(moved):
+        if p + q > 0:
+            found += [size / (p + q) for size in _sizes(_rooms(after, "penalty_change"))]
+    return _top(found)
+
+
+def _one_round(
+    seen: Sequence[Mapping[str, Any]], made: Constants
+) -> Iterable[tuple[int, float, float]]:
+    """Round, objective at the start of the next, and its bound, wherever all of it was measured."""
+    if made.smoothness is None or made.variance is None:
+        return
+    for record, after in itertools.pairwise(seen):
+        gradients = _rooms(record, "gradient_before"), _rooms(record, "gradient_after")
+        before, reached = _rooms(record, "objective_before"), _rooms(after, "objective_before")
+        if not (gradients[0] and before and reached):
+            continue
+        rate, steps = _mean(_rooms(record, "rate")), _mean(_rooms(record, "steps"))
+        next_weight, weight = max(_weights(after)), max(_weights(record))
+        descent = rate / 2 * steps * (_mean(gradients[0]) + _mean(gradients[1])) / 2
+        noise = made.smoothness * rate**2 / 2 * steps * made.variance
+        refresh = next_weight * made.coupling * made.movement * rate * steps * made.gradient
+        schedule = abs(next_weight - weight) * made.bound
+        allowed = _mean(before) - descent + noise + refresh + schedule
+        yield int(record["round"]), _mean(reached), allowed
+
+
+def _stationary(
+    seen: Sequence[Mapping[str, Any]], made: Constants, warm_rounds: int
+) -> tuple[float, float] | None:
+    """The mean of ‖∇L‖² after warm-up and its bound 2Δ/(Kη) + L̂ησ̂² + 2λΓ̂k̂Ĝ, with L_inf = 0."""
+    late = [record for record in seen if record["round"] > warm_rounds]
+    measured = [record for record in late if _rooms(record, "gradient_before")]
+    if not measured or made.smoothness is None or made.variance is None:
+        return None
+    start = next((_rooms(r, "objective_before") for r in late if _rooms(r, "objective_before")), [])
+    if not start:
+        return None
+    found = _mean(
+        [
+            value
+            for record in measured
+            for name in ("gradient_before", "gradient_after")
+            for value in _rooms(record, name)
+        ]
+    )
+    rate, steps = _mean(_rooms(late[0], "rate")), _mean(_rooms(late[0], "steps"))
+    updates = len(late) * steps  # K
+    floor = 2 * max(_weights(late[-1])) * made.coupling * made.movement * made.gradient
+    noise = made.smoothness * rate * made.variance
+    return found, 2 * _mean(start) / (updates * rate) + noise + floor
+
+
+def _measured(seen: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    values = [value for record in seen for value in _rooms(record, name)]
+    return max(values) if values else None
+
+
+def _sizes(values: Iterable[float]) -> list[float]:
+    return [abs(value) for value in values]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else math.nan
+
+
+def _most(values: Iterable[Sequence[float]]) -> float:
+    """The largest of all; 0 of none."""
+    return max((value for some in values for value in some), default=0.0)
+
+
+def _top(values: Iterable[float]) -> float:
+    """The largest number; NaN says nothing, and of none it is 0."""
+    return max((value for value in values if not math.isnan(value)), default=0.0)

@@ -1,0 +1,102 @@
+"""The convergence theory, assumption by assumption, beside what a run measured."""
+
+import math
+
+from fedapa.evaluation.theory import Theory
+from fedapa.report.tables.table import Table
+
+__all__ = ["theory_table"]
+
+_NONE = "not measured"
+
+
+def theory_table(theory: Theory, *, rooms: int, temperature: float | None, about: str) -> Table:
+    """What the theorems assume or allow, what the run had, and whether the one fits the other.
+
+    Args:
+        theory: of a diagnosed run.
+        rooms: N.
+        temperature: τ of the aggregation; none where it has none.
+        about: data, seed and commit, for the note.
+    """
+    made, largest = theory.constants, theory.largest
+    rate = theory.largest_rate
+    rows = [
+        _row(
+            "Longest embedding ‖r‖ (Assumption 3)",
+            "1 at most",
+            largest["embedding_longest"],
+            largest["embedding_longest"] <= 1,
+        )
+    ]
+    if temperature is not None:
+        bound = math.sqrt(rooms) / (2 * temperature)  # Assumption 4's example
+        rows.append(
+            _row(
+                "‖ΔQ‖/‖ΔP‖, L_agg (Assumption 4)",
+                f"√N/(2τ) = {_number(bound)} at most",
+                made.aggregation,
+                made.aggregation <= bound,
+            )
+        )
+    rows.append(
+        _row(
+            "Learning rate η (all)",
+            _NONE if rate is None else f"1/L = {_number(rate)} at most",
+            theory.rate,
+            None if rate is None else theory.rate <= rate,
+        )
+    )
+    rows.append(
+        _row(
+            "Jump by new prototypes (Lemma 3)",
+            f"{_number(theory.refresh_bound)} at most",
+            largest["jump_refresh"],
+            largest["jump_refresh"] <= theory.refresh_bound,
+        )
+    )
+    if theory.one_round:
+        nearest = min(theory.one_round, key=lambda entry: entry[2] - entry[1])
+        number, reached, allowed = nearest  # where it holds by the least, or fails by the most
+        rows.append(
+            _row(
+                f"Objective after round {number} (Theorem 1)",
+                f"{_number(allowed)} at most",
+                reached,
+                reached <= allowed,
+            )
+        )
+    if theory.stationary is not None:
+        found, allowed = theory.stationary
+        rows.append(
+            _row(
+                "Mean ‖∇L‖² after warm-up (Theorem 2)",
+                f"{_number(allowed)} at most",
+                found,
+                found <= allowed,
+            )
+        )
+    rows.append(
+        _row("Floor of that bound over G², v", "far below 1 to say something", theory.vacuity, None)
+    )
+    return Table(
+        title="The convergence theory, measured",
+        headings=["Quantity", "The theory has", "Measured", "Holds"],
+        rows=rows,
+        note=(
+            "Largest over rooms and rounds; means over rooms for the theorems. The constants in "
+            "bounds are the largest that this run showed, L from two points of a round, so that it "
+            "is a lower bound. Momentum, weight decay and BatchNorm are not in the theory. "
+            f"docs/theory.md explains every line. {about}"
+        ),
+        text_columns=2,
+    )
+
+
+def _row(what: str, has: str, measured: float, holds: bool | None) -> list[str]:
+    said = "–" if holds is None else ("yes" if holds else "no")
+    return [what, has, _number(measured), said]
+
+
+def _number(value: float) -> str:
+    return f"{value:.5g}"

@@ -1,0 +1,69 @@
+"""The theory from records, worked by hand."""
+
+from typing import Any
+
+import pytest
+
+from fedapa.evaluation.theory import theory_of
+
+
+def record(number: int, *, server: dict[str, float], **room: float) -> dict[str, Any]:
+    """A round of one room, which learns at 0.1 in two steps with λ = 1."""
+    fixed = {"rate": 0.1, "steps": 2.0, "squared_gradient": 4.0}
+    return {
+        "round": number,
+        "rooms": {
+            "a": {
+                "lambda": 1.0,
+                **{f"theory_{name}": value for name, value in {**fixed, **room}.items()},
+            }
+        },
+        "server": {f"theory_{name}": value for name, value in server.items()},
+    }
+
+
+def test_constants_and_bounds_by_hand() -> None:
+    """Ĝ = 2, η S Ĝ = 0.4. Round 1 moves P by 0.8 and Q by 0.4: k̂ = 2, L̂_agg = 0.5. Φ then changes
+    by −0.6: ĉ = 0.6/1.2 = 0.5, Γ̂ = 0.75. Refresh may cost 1·0.75·2·0.4 = 0.6; v = 2·0.75·2/2 = 1.5.
+    Theorem 1 in round 2, L̂ = 5, σ̂² = 3, gradients 2 and 4: 10 − 0.05·2·3 + 5·0.01/2·2·3 + 0.6 =
+    10.45. Theorem 2 over rounds 2 and 3, K = 4: 2·10/0.4 + 5·0.1·3 + 2·0.75·2·2 = 57.5."""
+    moved = {"prototypes_moved": 0.8, "mixtures_moved": 0.4}
+    records = [
+        record(1, server=moved, penalty=3.0),
+        record(
+            2,
+            server={},
+            penalty=2.0,
+            penalty_change=-0.6,
+            jump_refresh=-0.6,
+            objective_before=10.0,
+            gradient_before=2.0,
+            gradient_after=4.0,
+            smoothness=5.0,
+            variance=3.0,
+        ),
+        record(3, server={}, penalty=2.0, objective_before=9.0, jump_refresh=0.1),
+    ]
+    theory = theory_of(records, warm_rounds=1)
+    assert theory is not None
+    made = theory.constants
+    assert (made.gradient, made.movement, made.aggregation) == (2.0, pytest.approx(2.0), 0.5)
+    assert (made.penalty, made.coupling, made.bound) == pytest.approx((0.5, 0.75, 3.0))
+    assert theory.refresh_bound == pytest.approx(0.6)
+    assert theory.vacuity == pytest.approx(1.5)
+    assert theory.largest["jump_refresh"] == 0.6
+    assert theory.largest_rate == pytest.approx(0.2)
+    assert theory.one_round == ((2, 9.0, pytest.approx(10.45)),)
+    assert theory.stationary == (pytest.approx(3.0), pytest.approx(57.5))
+
+
+def test_a_run_that_nobody_diagnosed_says_nothing() -> None:
+    assert theory_of([{"round": 1, "rooms": {"a": {"lambda": 1.0}}, "server": {}}]) is None
+
+
+def test_without_epochs_of_gradients_there_are_no_theorems() -> None:
+    theory = theory_of([record(1, server={}), record(2, server={}, objective_before=1.0)])
+    assert theory is not None
+    assert theory.one_round == ()
+    assert theory.stationary is None
+    assert theory.largest_rate is None
