@@ -36,7 +36,7 @@ _SPARE_VALUES = 64
 _CEILING = 1e8
 """No row of an honest upload has such a norm, and its square is far from the end of float32."""
 _FACTOR = 100.0
-"""Between what is usual and what is rejected; honest rooms differ by 14 at most, 3 above norm 1."""
+"""Between what is usual and what is rejected; honest rooms differ by 3 at most (norms above 1)."""
 _LIKE_OTHERS = 10.0
 """Up to so many times the usual norm a room may jump: it was away, or all rooms jumped."""
 _COUNT_FACTOR = 10_000.0
