@@ -392,9 +392,17 @@ def test_an_experiment_is_the_same_after_an_interruption(tmp_path: Path):
     fewer = replace(experiment, cases=lambda _: cases_of("local"))
     with pytest.raises(RunError, match="also holds fedapa;"):
         conduct(fewer, base, Execution(seeds=2, out=tmp_path / "cut", resume=True))
-    for less in (Base("smoke", rounds=3, long_rounds=0), Base("smoke", rounds=3, long_rounds=5)):
-        with pytest.raises(RunError, match="also holds local to round 6 in setting tiny, fedapa"):
-            conduct(experiment, less, Execution(seeds=2, out=tmp_path / "cut", resume=True))
+    # Who asks for a shorter long horizon, or for none, loses no figure and trains nothing.
+    for long_rounds, marks in ((0, [1, 2, 3, 6]), (5, [1, 2, 3, 5, 6])):
+        less = Base("smoke", rounds=3, long_rounds=long_rounds)
+        kept = conduct(experiment, less, Execution(seeds=2, out=tmp_path / "cut", resume=True))
+        assert kept.results.settings[0].horizons == marks
+        for row, before in zip(kept.results.settings[0].rows, setting.rows, strict=True):
+            for outcome, old in zip(row.outcomes, before.outcomes, strict=True):
+                assert outcome.at["6"] == old.at["6"]
+    with pytest.raises(RunError, match="also holds local to round 6 in setting tiny, fedapa"):
+        fewer_rounds = Base("smoke", rounds=2, long_rounds=0)
+        conduct(experiment, fewer_rounds, Execution(seeds=2, out=tmp_path / "cut", resume=True))
     # Another experiment there finds its runs done: nothing is left to do.
     began = {path: path.stat().st_mtime_ns for path in (tmp_path / "cut" / "runs").iterdir()}
     shutil.copytree(tmp_path / "cut" / "runs", tmp_path / "new" / "runs")

@@ -105,12 +105,15 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
                     plan, joined = _in_turn(plan, theirs, out / "runs")
                     federations |= joined
                 plans[nets.name, case.name, seed] = plan
+    followed = experiment.follow is not None
+    earlier = _earlier(out / experiment.name / "results.json") if how.resume else {}
+    if earlier and not followed:
+        plans = _as_long_as_before(plans, earlier, out / "runs", rounds=base.plan.rounds)
     folders = {key: out / "runs" / folder_name(plan) for key, plan in plans.items()}
     missing = _missing({folders[key]: plan for key, plan in plans.items()})
     first = _missing(federations)
     if not how.resume:
         _refuse_leftovers(out, experiment, {**first, **missing})
-    followed = experiment.follow is not None
     _refuse_less(out / experiment.name / "results.json", plans, followed=followed)
     _check([*first.values(), *missing.values()], how.show)
     cores = available_cores() if workers is None else max(1, workers)
@@ -118,7 +121,10 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
         begun = {folder: _begin_with_shorter(folder, plan) for folder, plan in stage.items()}
         _carry_out(begun, cores, how.show)
     runs = {key: Run.load(folder) for key, folder in folders.items()}
-    settings = [_setting(experiment, alike, nets, runs, out) for nets, alike in settled]
+    settings = [
+        _setting(experiment, alike, nets, runs, out, earlier.get(nets.name))
+        for nets, alike in settled
+    ]
     results = Results(
         experiment=experiment.name,
         title=experiment.title,
@@ -199,9 +205,19 @@ def _told(plan: str) -> tuple[tuple[str, ...], tuple[Label, ...]]:
     return tuple(sorted(agreed.nets)), agreed.classes
 
 
-def _setting(experiment: Experiment, alike: Settled, nets: Nets, runs: Runs, out: Path) -> Setting:
-    """A setting with the results of its runs."""
+def _setting(
+    experiment: Experiment,
+    alike: Settled,
+    nets: Nets,
+    runs: Runs,
+    out: Path,
+    earlier: Setting | None,
+) -> Setting:
+    """A setting with the results of its runs; long horizons that were there before stay."""
     rounds, marks = alike.base.plan.rounds, alike.base.horizons
+    longest = max(done.plan.rounds for key, done in runs.items() if key[0] == nets.name)
+    before = () if earlier is None else earlier.horizons
+    marks = sorted({*marks, *(mark for mark in before if rounds < mark <= longest)})
     reference = experiment.reference_among(alike.cases)
     empty = Setting(nets.name, nets.title, rounds, marks, [], {}, reference=reference)
     cases = [
@@ -340,6 +356,39 @@ def _refuse_leftovers(out: Path, experiment: Experiment, missing: Mapping[Path, 
             f"{out}: holds {len(begun)} unfinished runs of this experiment (e.g. "
             f"{begun[0].name}); go on with --resume or choose another --out"
         )
+
+
+def _earlier(path: Path) -> dict[str, Setting]:
+    """The settings of results that are there, by name."""
+    if not path.is_file():
+        return {}
+    return {setting.name: setting for setting in Results.load(path).settings}
+
+
+def _as_long_as_before(
+    plans: Mapping[tuple[str, str, int], Plan],
+    earlier: Mapping[str, Setting],
+    runs: Path,
+    *,
+    rounds: int,
+) -> dict[tuple[str, str, int], Plan]:
+    """The plans, those of rows that ran further before with as many rounds as then.
+
+    Their runs are done, so that costs nothing, and figures of a longer horizon are not lost to who
+    leaves --all-long or --long-rounds out. A comparison of other rounds is another one.
+    """
+    longer = dict(plans)
+    for (name, case, seed), plan in plans.items():
+        setting = earlier.get(name)
+        row = None if setting is None or setting.rounds != rounds else setting.row(case)
+        if row is None or find(plan.algorithm["name"]).plans_ahead:
+            continue
+        ran = max(outcome.rounds for outcome in row.outcomes)
+        if ran > plan.rounds:
+            whole = Plan.of(plan.document(), {"rounds": ran})
+            if (runs / folder_name(whole) / "summary.json").is_file():
+                longer[name, case, seed] = whole
+    return longer
 
 
 def _refuse_less(
