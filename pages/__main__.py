@@ -1,9 +1,9 @@
 """Make this repository's own pages anew: ``python -m pages``, or ``python -m pages simulator``.
 
 ``results`` fills the tables of docs/results/*.md and docs/results/earlier/*.md from the
-results.json files beside them and draws the overview of the present experiments; ``algorithms``
-fills docs/algorithms.md. Both take seconds and are the default. ``simulator`` draws every figure of
-docs/simulator.md from measurements made anew, in minutes.
+results.json files beside them, draws the overview of the present experiments and fills and draws
+when exchange helps; ``algorithms`` fills docs/algorithms.md. Both take seconds and are the default.
+``simulator`` draws every figure of docs/simulator.md from measurements made anew, in minutes.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from fedapa.errors import FedapaError
 from fedapa.files import write_text
 from fedapa.report.style import save
 from pages import algorithms, inserted
+from pages.gains import gains_figure, gains_of, with_table
 from pages.overview import EXPERIMENTS, overview_of
 from pages.simulator import write_figures
 
@@ -25,6 +26,9 @@ def _results() -> None:
     for page in sorted([*folder.glob("*.md"), *(folder / "earlier").glob("*.md")]):
         write_text(page, inserted.filled(page.read_text(), page.parent))
     save(overview_of(folder, EXPERIMENTS), folder / "overview.png", dpi=150)
+    gains, page = gains_of(folder), folder / "when.md"
+    write_text(page, with_table(page.read_text(), gains))
+    save(gains_figure(gains), folder / "when.png", dpi=150)
 
 
 def _algorithms() -> None:

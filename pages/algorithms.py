@@ -119,7 +119,18 @@ def _about(kind: type[Algorithm]) -> str:
     also = ""
     if inherited:
         also = f"\nAlso {base.title}'s settings: {', '.join(f'`{key}`' for key in inherited)}.\n"
-    return heading + table + also
+    return heading + table + also + _tuned(kind)
+
+
+def _tuned(kind: type[Algorithm]) -> str:
+    """What ``fedapa tune`` looks for; nothing where there is nothing."""
+    spans, longer = kind.tunables(100), kind.tunables(200)
+    told = [
+        f"`{key.partition('.')[2]}` from {span.low:g} to "
+        + (f"{span.high:g}" if longer[key] == span else "the number of rounds")
+        for key, span in spans.items()
+    ]
+    return f"\n`fedapa tune` looks for {', '.join(told)}.\n" if told else ""
 
 
 def _meanings(kind: type[Algorithm]) -> dict[str, str]:

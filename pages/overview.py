@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from fedapa.csi.capture import data_kind
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import REFERENCE, Results, Setting
+from fedapa.report.captions import tested_text
 from fedapa.report.style import MARKERS, PALETTE, drawn
 
 __all__ = ["EXPERIMENTS", "overview", "overview_of"]
@@ -128,5 +129,5 @@ def _source(setting: Setting) -> str:
     data = setting.data
     return (
         f"{data_kind(data['synthetic'])} data, {data['source']}, split {data['split']}, "
-        f"{len(setting.seeds)} seeds"
+        f"{tested_text(data, setting.seeds)}, {len(setting.seeds)} seeds"
     )

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import struct
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
 from fedapa.errors import PayloadError
-from fedapa.payload import Precision, array_bytes, decode, digest, encode, leaves
+from fedapa.payload import Precision, Tree, array_bytes, decode, digest, encode, leaves
 
 _WORDS = st.text(st.characters(exclude_characters="/", codec="utf-8"), min_size=1, max_size=8)
 _ARRAYS = hnp.arrays(
@@ -318,3 +319,32 @@ def test_the_frame_adds_less_than_one_percent_to_a_rounds_messages() -> None:
 
 def test_digest_tells_contents_apart() -> None:
     assert digest(b"a") == digest(b"a") != digest(b"b")
+
+
+def test_a_path_of_a_million_parts_is_refused_and_costs_no_more_than_its_text() -> None:
+    """Each part would be a branch in memory: 181 MB from 2 MB."""
+    path = "/".join(["a"] * 1_000_000)
+    frame = _frame({}, {path: 1})
+    tracemalloc.start()
+    try:
+        with pytest.raises(PayloadError, match="has more than 16 parts"):
+            decode(frame)
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(frame)
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_would_not_be_read_is_not_written() -> None:
+    deep: Tree = {"value": 1}
+    for _ in range(15):
+        deep = {"below": deep}
+    assert decode(encode(deep)) == deep
+    with pytest.raises(PayloadError, match="at most 16 parts"):
+        encode({"below": deep})
+
+
+def test_more_values_than_expected_are_refused() -> None:
+    frame = encode({"one": 1, "two": np.zeros(2)})
+    assert len(decode(frame, most=2)) == 2
+    with pytest.raises(PayloadError, match="2 values; expected 1 at most"):
+        decode(frame, most=1)

@@ -10,6 +10,7 @@ was expected and the remedy; the command line prints that sentence and exits wit
     ├── PayloadError       bytes that should be a payload are not
     ├── RosterError        this algorithm cannot run on these rooms
     ├── RunError           a run cannot start, go on or be resumed
+    │   ├── DivergedError  training left the numbers that a net can have
     │   └── PausedError    too few rooms answered; it goes on when they are back
     └── SourceError        packets cannot be had from where they should come
 """
@@ -21,6 +22,7 @@ from collections.abc import Iterable
 __all__ = [
     "CaptureError",
     "DataError",
+    "DivergedError",
     "FedapaError",
     "PausedError",
     "PayloadError",
@@ -60,6 +62,10 @@ class RosterError(FedapaError):
 
 class RunError(FedapaError):
     """A run cannot start, go on or be resumed."""
+
+
+class DivergedError(RunError):
+    """Training left the numbers that a net can have: a loss, weights or answers became NaN."""
 
 
 class PausedError(RunError):

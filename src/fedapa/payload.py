@@ -14,7 +14,8 @@ A tree is a mapping from words to numpy arrays, numbers, strings, ``None`` or fu
 The arrays are safetensors tensors named by their path (``model/encoder.head.bias``); scalars and
 empty trees stand as sorted JSON under the single metadata key ``tree`` (safetensors writes
 metadata keys in random order, so a second key would make equal trees unequal bytes).
-Equal trees have equal bytes. Nothing here can run code.
+Equal trees have equal bytes. Nothing here can run code. A path has at most 16 parts: each part is a
+branch in memory, and two bytes of a hostile frame would cost two hundred there.
 
 Messages may travel in fewer bits (``encode(tree, "float16")`` or ``"int8"``). Then arrays of floats
 with two axes or more are rounded row by row and come back as float32; a row is a prototype, or the
@@ -61,6 +62,7 @@ _MAGIC = b"FAPA"
 _VERSION = 1
 _HEAD = struct.Struct("<4sHHQ16s")
 _SEPARATOR = "/"
+_DEEPEST = 16  # parts of a path; ours have at most six
 # What safetensors and we both know; anything else (object, datetime, text) is refused by name.
 _DTYPES = frozenset(
     [
@@ -219,6 +221,8 @@ def _rows(values: Array) -> Array:
 
 
 def _check_names(tree: Tree, prefix: str) -> None:
+    if prefix.count(_SEPARATOR) >= _DEEPEST:
+        raise PayloadError(f"{prefix:.60}: names in a payload have at most {_DEEPEST} parts")
     for word, value in tree.items():
         if not isinstance(word, str) or not word or _SEPARATOR in word:
             raise PayloadError(
@@ -228,8 +232,14 @@ def _check_names(tree: Tree, prefix: str) -> None:
             _check_names(value, f"{prefix}{word}{_SEPARATOR}")
 
 
-def decode(frame: bytes, source: str = "payload") -> dict[str, Value]:
-    """The tree in a frame. ``source`` names it in errors; any bytes give a tree or PayloadError."""
+def decode(frame: bytes, source: str = "payload", *, most: int | None = None) -> dict[str, Value]:
+    """The tree in a frame; any bytes give a tree or PayloadError.
+
+    Args:
+        frame: of ``encode``.
+        source: names it in errors.
+        most: values that it may hold, where it comes from somebody else.
+    """
     if len(frame) < _HEAD.size:
         raise PayloadError(f"{source}: {len(frame)} bytes are too few for a frame; truncated?")
     magic, version, reserved, length, checksum = _HEAD.unpack_from(frame)
@@ -252,6 +262,8 @@ def decode(frame: bytes, source: str = "payload") -> dict[str, Value]:
                 raise ValueError(f"'{path}' is {value.dtype}")
         if _ROUNDED in scalars:
             arrays = _restored(arrays, scalars.pop(_ROUNDED))
+        if most is not None and len(arrays) + len(scalars) > most:
+            raise ValueError(f"{len(arrays) + len(scalars)} values; expected {most} at most")
         return _unflatten(arrays, scalars)
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise PayloadError(f"{source}: not a payload of ours ({error})") from error
@@ -274,6 +286,8 @@ def _number(path: str, told: Mapping[str, object]) -> float:
 def _unflatten(arrays: Mapping[str, Array], scalars: Mapping[str, Value]) -> dict[str, Value]:
     tree: dict[str, Value] = {}
     for path, value in sorted([*arrays.items(), *scalars.items()], key=lambda item: item[0]):
+        if path.count(_SEPARATOR) >= _DEEPEST:
+            raise ValueError(f"'{path:.60}' has more than {_DEEPEST} parts")
         *branches, last = path.split(_SEPARATOR)
         place = tree
         for branch in branches:

@@ -10,6 +10,9 @@ from typer.testing import CliRunner
 
 from fedapa.cli import app, main
 from fedapa.errors import FedapaError
+from fedapa.evaluation.record import JsonLines
+from fedapa.federation import run_files
+from fedapa.federation.network.server_folder import Job, ServerFolder
 
 COMMANDS = [
     *(f"server {name}" for name in ("init", "start", "stop", "enrol", "expel", "run", "status")),
@@ -46,6 +49,33 @@ def test_a_server_is_made_rooms_are_enrolled_and_expelled(tmp_path: Path) -> Non
     assert "kitchen" in ask("server", "status", server)
     ask("server", "expel", server, "kitchen")
     assert json.loads(ask("server", "status", server, "--json"))["rooms"]["kitchen"]["expelled"]
+
+
+def test_status_tells_what_was_not_taken_with_room_round_and_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, folder = str(tmp_path / "server"), ServerFolder(tmp_path / "server")
+    ask("server", "init", server, "--name", "example.org")
+    ask("room", "init", str(tmp_path / "kitchen"))
+    ask("server", "enrol", server, str(tmp_path / "kitchen" / "room.pub"), "--name", "kitchen")
+    folder.save_job(Job("winter"))
+    run = folder.run("winter")
+    run.mkdir(parents=True)
+    (run / "data.json").write_text("{}")
+    monkeypatch.setattr(run_files, "read_data", lambda _: {"rooms": {}})
+    lines = JsonLines(run / "rounds.jsonl")
+    for number, told in enumerate([{"rejected": {"kitchen": "its upload is huge"}}, {}], start=1):
+        lines.append({"round": number, "rooms": {}, "mean": {}, **told})
+    lines.append({"round": 3, "rooms": {}, "mean": {}, "diverged": {"kitchen": "its loss is nan"}})
+    said = " ".join(ask("server", "status", server).split())
+    assert "Round 1: the upload of room 'kitchen' was rejected: its upload is huge." in said
+    assert "Round 3: the upload of room 'kitchen' is missing: its loss is nan." in said
+    told = json.loads(ask("server", "status", server, "--json"))
+    assert [(one["round"], one["what"]) for one in told["not_taken"]] == [
+        (1, "rejected"),
+        (3, "diverged"),
+    ]
+    assert (told["rooms"]["kitchen"]["rejected"], told["rooms"]["kitchen"]["diverged"]) == (1, 1)
 
 
 @pytest.mark.parametrize("met", ["by a command", "by a reader"])

@@ -1,11 +1,15 @@
 """``fedapa reproduce`` and ``fedapa compare`` as a user meets them."""
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fedapa import processes
+from fedapa.cli import experiments
 from fedapa.cli.experiments import _OF_THE_COUNTER
 from fedapa.evaluation.results import Results
 from fedapa.experiments.compare import compare
@@ -21,6 +25,7 @@ from fedapa.experiments.reproduce import (
 )
 from fedapa.experiments.sizes import PAPER
 from fedapa.experiments.table3 import formulas
+from fedapa.processes import Show
 from tests.cli.test_cli import fedapa, one_sentence
 from tests.conftest import MakeStore
 
@@ -30,6 +35,29 @@ SMALL = ("--set", "data.window=16", "--set", "model.width=16", "--set", "trainin
 def _store(make_store: MakeStore) -> Path:
     counts = {0: 4, 1: 4, 2: 4}
     return make_store({"cafe": counts, "kitchen": counts, "office": counts}, packets=32)
+
+
+def test_workers_have_their_server_before_a_bar_has_its_thread(
+    make_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process with a thread is not forked: its workers' server would import torch once more."""
+    order: list[str] = []
+
+    @contextlib.contextmanager
+    def progress() -> Iterator[Show]:
+        order.append("bar")
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(processes, "get_ready", lambda: order.append("server"))
+    monkeypatch.setattr(experiments, "shown_progress", progress)
+    (figure,) = (each for each in experiments.reproduce.registered_commands if each.name == "fig6")
+    store = _store(make_store)
+    with pytest.raises(KeyboardInterrupt):
+        experiments.compare(store, out=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        figure.callback(data=str(store), out=tmp_path)
+    assert order == ["server", "bar"] * 2
 
 
 def test_compare_leaves_tables_figures_and_a_page(make_store: MakeStore, tmp_path: Path) -> None:

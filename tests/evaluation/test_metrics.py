@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score
 
 from fedapa.evaluation.metrics import (
     METRICS,
@@ -42,9 +43,21 @@ def test_f1_is_over_the_classes_present_in_test() -> None:
     assert score(matrix, [0, 1])["macro_f1"] == pytest.approx(2 * 1 / (2 + 1))
 
 
+def test_the_second_f1_is_over_the_classes_in_truth_or_answer() -> None:
+    """Truth 0 0 0 1, answer 0 0 2 2: class 0 has 2·2/(3 + 2) = 4/5; class 1 is never answered and
+    class 2 never there, each 0; class 3 is neither. Over three classes 4/15, over the two in truth
+    2/5; scikit-learn says the former."""
+    truth, answer = np.array([0, 0, 0, 1]), np.array([0, 0, 2, 2])
+    metrics = score(confusion(truth, answer, 4), [0, 1, 2, 3])
+    assert metrics["macro_f1_answered"] == pytest.approx(4 / 15)
+    assert metrics["macro_f1"] == pytest.approx(2 / 5)
+    theirs = f1_score(truth, answer, average="macro", zero_division=0)
+    assert metrics["macro_f1_answered"] == pytest.approx(theirs)
+
+
 def test_categories_have_no_distance() -> None:
     metrics = score(np.eye(2), ["sit", "walk"])
-    assert set(metrics) == {"accuracy", "macro_f1"}
+    assert set(metrics) == {"accuracy", "macro_f1", "macro_f1_answered"}
 
 
 def test_blind_predictors_by_hand() -> None:

@@ -206,6 +206,10 @@ def saying(frames: Mapping[str, bytes]) -> Any:
             "NaN",
         ),
         (
+            with_upload(lambda upload: {**upload, "prototypes": upload["prototypes"] * 1e20}),
+            "no honest one has",
+        ),
+        (
             with_upload(lambda upload: {**upload, "prototypes": np.zeros((2, 9), "f")}),
             "shape (2, 9)",
         ),

@@ -550,3 +550,62 @@ def test_pooled_training_takes_no_patience_and_what_fits_once_no_question(
     with pytest.raises(PlanError, match="Pooled trains in one room"):
         check_training(make_rooms(), algorithms.find("pooled")(training=training))
     check_training(make_rooms(), algorithms.find("forest")(training=training))
+
+
+def _kept(room: Participant, number: int) -> bytes:
+    """The weights of the net after a round, from its file."""
+    state = _States(room.folder / "run", room.room).load(number)
+    assert state is not None
+    return encode(state["state"]["model"])  # type: ignore[index, call-overload, arg-type]
+
+
+def diverging(make_rooms: MakeRooms, folder: Path, kind: str, rate: float) -> Participant:
+    """One step a round, so that the loss before it is that of a sound net."""
+    room = make_rooms()[0]
+    training = Training(learning_rate=rate, batch_size=len(room.split.train))
+    algorithm = replace(algorithms.find(kind)(), training=training)
+    return Participant(algorithm, room, folder, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("kind", ["local", "fedapa", "fedavg", "fedproto"])
+@pytest.mark.parametrize("rate", [1e10, 1e20, 1e38])
+def test_a_room_whose_training_diverged_says_so_and_keeps_its_last_good_state(
+    make_rooms: MakeRooms, tmp_path: Path, kind: str, rate: float
+) -> None:
+    """Weights, prototypes or answers are NaN after the one step; the loss before it was not."""
+    sound = diverging(make_rooms, tmp_path, kind, 0.01)
+    first = sound.exchange(round_number(1), TRAIN)
+    assert first.upload is not None and not first.diverged
+    wild = diverging(make_rooms, tmp_path, kind, rate)
+    second = wild.exchange(round_number(2), TRAIN)
+    assert second.upload is None
+    assert second.diverged.endswith("'fedapa inspect'; it keeps the state from before")
+    assert "room" not in second.diverged
+    again = wild.exchange(round_number(2), TRAIN)
+    assert again.diverged == second.diverged
+    assert _kept(wild, 2) == _kept(wild, 1)
+    third = sound.exchange(round_number(3), TRAIN)
+    assert third.upload is not None
+    assert third.scores == second.scores
+
+
+def test_a_net_that_came_and_answers_nan_is_put_aside(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """Finite weights of 1e25 in every layer overflow in float32: the room's own net answers."""
+    room = diverging(make_rooms, tmp_path, "fedavg", 0.01)
+    first = room.exchange(round_number(1), TRAIN)
+    assert first.upload is not None
+    weights = dict(decode(first.upload))["weights"]
+    assert isinstance(weights, dict)
+    huge = {
+        name: np.full_like(value, 1e25) if value.dtype.kind == "f" else value
+        for name, value in weights.items()
+    }
+    spoilt = replace(TRAIN, download=encode({"weights": huge}))
+    second = room.exchange(round_number(2), replace(spoilt, keep_model=True))
+    assert second.diverged.startswith("with what it received its net answers with NaN or infinity")
+    assert second.upload is None
+    assert set(second.scores) == set(first.scores)
+    assert _kept(room, 2) == _kept(room, 1)
+    assert np.isfinite(load_model(room.model_path).probabilities(room.room.windows[:2])).all()

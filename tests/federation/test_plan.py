@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 from fedapa import Plan
-from fedapa.errors import DataError, PlanError
+from fedapa.errors import DataError, PlanError, RunError
 from fedapa.experiments.presets import PRESETS, preset
-from fedapa.federation.plan import differences
+from fedapa.federation.plan import LATER, differences
 from fedapa.federation.prepare import prepare_rooms
+from fedapa.federation.run_files import read_plan
 from fedapa.toml import read_toml
 from tests.conftest import MakeStore
 
@@ -203,3 +205,20 @@ def test_a_room_may_answer_what_it_recorded_and_what_its_owner_names(
         assert hall.answerable == expected
     with pytest.raises(PlanError, match="answerable: nobody knows 9"):
         prepare_rooms(Plan(data=shape, answerable=(9,)))
+
+
+def test_a_key_that_came_later_leaves_a_run_what_it_was(tmp_path: Path) -> None:
+    """Its plan need not name it, and by default its identity does not."""
+    plan = Plan(algorithm="fedala")
+    assert "scored" not in plan.identity()
+    assert "statistics" not in plan.identity()
+    assert 'scored = "validation"' in Plan.of({"data": {"scored": "validation"}}).identity()
+    document = plan.document()
+    for section, key in (place.split(".") for place in LATER):
+        del document[section][key]
+    (tmp_path / "plan.toml").write_text(tomli_w.dumps(document))
+    assert read_plan(tmp_path) == plan
+    del document["data"]["test"]
+    (tmp_path / "plan.toml").write_text(tomli_w.dumps(document))
+    with pytest.raises(RunError, match=r"does not give data\.test as a run of this version does"):
+        read_plan(tmp_path)

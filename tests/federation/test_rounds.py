@@ -11,11 +11,12 @@ import pytest
 from fedapa import Plan, run
 from fedapa.algorithms.algorithm import Roster, Round
 from fedapa.algorithms.fedapa import FedAPA
-from fedapa.errors import PlanError, RunError
+from fedapa.errors import DivergedError, PlanError, RunError
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.messages import Rejected, Reply, Request
 from fedapa.payload import Tree, decode, encode
+from fedapa.rooms.room import Room
 from tests.conftest import MakeRooms
 from tests.contract.test_algorithms import plan_of
 
@@ -270,3 +271,43 @@ def test_what_plans_ahead_cannot_be_open(make_rooms: MakeRooms, tmp_path: Path) 
     told = pytest.raises(PlanError, match="FedProc depends on the number of rounds")
     with InProcess(plan.build(), make_rooms(), folder=tmp_path, workers=0) as engine, told:
         rounds.begin(plan.build(), engine, plan)
+
+
+def fitting(monkeypatch: pytest.MonkeyPatch, *bad: str) -> None:
+    """Let training of these rooms diverge in round 2."""
+    usual = FedAPA.train
+
+    def train(self: FedAPA, room: Room, state: Tree, round: Round) -> Any:
+        if round.number == 2 and room.name in bad:
+            raise DivergedError(f"room '{room.name}': the loss became nan in training")
+        return usual(self, room, state, round)
+
+    monkeypatch.setattr(FedAPA, "train", train)
+
+
+def test_a_room_that_diverged_is_named_and_the_round_goes_on(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitting(monkeypatch, "room 1")
+    plan = plan_of("fedapa")
+    algorithm = plan.build()
+    with InProcess(algorithm, make_rooms(), folder=tmp_path, workers=0) as engine:
+        steps = list(rounds.run(algorithm, engine, plan, rounds.begin(algorithm, engine, plan)))
+    lines = [step.record for step in steps if step.record is not None]
+    assert len(lines) == plan.rounds
+    why = "the loss became nan in training; it keeps the state from before"
+    assert [line.get("diverged") for line in lines[:2]] == [None, {"room 1": why}]
+    assert not lines[1]["rooms"]["room 1"]["participated"]
+    assert lines[1]["rooms"]["room 0"]["participated"]
+    assert "rejected" not in lines[1] and "missing" not in lines[1]
+    assert f"exchange 2: room 'room 1' is without an upload: {why}" in steps[-1].notes
+
+
+def test_training_that_diverges_everywhere_ends_the_run_with_its_remedy(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """The plan is wrong, and the same sentence comes when the run is resumed."""
+    wild = Plan.of(plan_of("fedapa").document(), {"training": {"learning_rate": 1e20}})
+    for _ in range(2):
+        with pytest.raises(RunError, match=r"round 1: training diverged in every room.*lower"):
+            run(wild, rooms=make_rooms(), out=tmp_path / "run", resume=True, workers=0)

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from fedapa.algorithms.algorithm import Algorithm, Round
-from fedapa.errors import RunError
+from fedapa.errors import DivergedError
 from fedapa.learning.fit import Training, cross_entropy, fit
 from fedapa.payload import encode
 from fedapa.randomness import Key
@@ -50,7 +50,9 @@ def test_momentum_is_carried_only_when_asked(make_rooms: MakeRooms) -> None:
 def test_a_loss_that_explodes_names_the_room(make_rooms: MakeRooms) -> None:
     room = make_rooms()[0]
     wild = Training(learning_rate=1e30, epochs=3)
-    with pytest.raises(RunError, match=r"room 'room 0': the loss became .* lower learning_rate"):
+    with pytest.raises(
+        DivergedError, match=r"room 'room 0': the loss became .* lower learning_rate"
+    ):
         fit(room.build(), room, cross_entropy, wild, key=Key(0))
 
 

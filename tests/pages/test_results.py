@@ -9,6 +9,7 @@ import pytest
 
 from fedapa.errors import PlanError
 from fedapa.evaluation.results import Results
+from pages.gains import Case, _cell, _of_case, gains_figure, gains_of, with_table
 from pages.inserted import filled
 from pages.overview import EXPERIMENTS, overview, overview_of
 from tests.report import made
@@ -25,6 +26,28 @@ def test_every_table_on_a_page_is_made_from_the_results(name: str) -> None:
     assert filled(page, path.parent) == page
     assert page.count("<!-- table:") >= 3
     assert page.count("\n| Method |") + page.count("\n| Against |") <= page.count("<!-- table:")
+
+
+def test_the_page_of_gains_is_made_from_the_results() -> None:
+    gains, page = gains_of(RESULTS), (RESULTS / "when.md").read_text()
+    assert with_table(page, gains) == page
+    check_text(gains_figure(gains))
+    apart = {(gain.case.label, gain.kind): gain.against for gain in gains}
+    assert apart["Wi-CaL (real)", "fedapa"] == "Self-prototypes"
+    assert apart["Wi-CaL (real)", "fedavg"] == apart["lower half labelled", "fedapa"] == "Local"
+
+
+def test_a_gain_is_paired_by_seed_and_told_with_its_interval() -> None:
+    """Seeds gain 10, 12 and 14 points: 12 ± 4.303 · 2/√3 = 12 ± 4.97."""
+    found = made.participation()
+    rows = [
+        made.row(name, name, dict.fromkeys(found.settings[0].horizons, level), apart=apart)
+        for name, level, apart in (("local", 0.5, 0.0), ("fedavg", 0.62, 0.02))
+    ]
+    setting = replace(found.settings[0], rows=rows)
+    (gain,) = _of_case(Case("a group", "a label", "", ""), setting)
+    assert (gain.kind, gain.against) == ("fedavg", rows[0].title)
+    assert "**+12.0 [+7.0, +17.0]**" in _cell(gain)
 
 
 def test_no_page_has_both_earlier_and_present_results() -> None:

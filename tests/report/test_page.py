@@ -445,6 +445,21 @@ def test_a_report_is_complete_and_self_contained(runs: Runs, tmp_path: Path) -> 
     assert "SIMULATED" in said and "87.25" in said
 
 
+def test_a_report_names_uploads_that_were_not_taken(runs: Runs, tmp_path: Path) -> None:
+    """Those of 22 rounds: twenty are told one by one, and how many more there are."""
+    (place, one), *_ = runs.items()
+    lines = [{**one.records[0], "rejected": {"hall": "its norm is 1e+20"}}] * 22
+    lines += [{**one.records[0], "diverged": {"lab": "its loss is nan"}}]
+    spoilt = {**runs, place: replace(one, records=lines)}
+    page = write_report(tmp_path / "spoilt", made.results([made.setting()]), spoilt)
+    said = page.read_text()
+    assert "Uploads that were not taken" in said
+    assert f"{place[1]}, seed {place[2]}, round 1: the upload of room &#x27;hall&#x27; was" in said
+    assert "and 3 more, see rounds.jsonl" in said
+    usual = write_report(tmp_path / "usual", made.results([made.setting()]), runs)
+    assert "Uploads that were not taken" not in usual.read_text()
+
+
 def test_equal_reports_have_equal_bytes(runs: Runs, tmp_path: Path) -> None:
     found = made.results([made.setting()])
     for name in ("one", "two"):

@@ -200,6 +200,8 @@ def test_who_was_absent_is_told_with_the_reason(tmp_path: Path) -> None:
     unscored = record(2, missing={"score": ["hall"]})
     resting = record(3)
     resting["rooms"]["lab"]["participated"] = False
+    resting["rooms"]["hall"]["participated"] = False
+    resting["diverged"] = {"hall": "the loss became nan"}
     for room in ("cafe", "lab"):
         silent["rooms"][room]["participated"] = False
     write(tmp_path, silent, unscored, resting)
@@ -208,6 +210,7 @@ def test_who_was_absent_is_told_with_the_reason(tmp_path: Path) -> None:
         (1, ["lab"], "its reply was rejected: its upload holds NaN"),
         (2, ["hall"], "missed the exchange after the round, so it has no score"),
         (3, ["lab"], "not chosen to train in this round"),
+        (3, ["hall"], "its training diverged: the loss became nan"),
     ]
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "Form",
     "Group",
     "Payload",
+    "Range",
     "Report",
     "RoomState",
     "Roster",
@@ -110,6 +111,32 @@ class Form:
     """The least that any value in it may be; none is any."""
     most: float | None = None
     """The largest."""
+    together: float | None = None
+    """The largest sum of all values in it."""
+    where: str = ""
+    """The upload's mask that says which of its values are above 0; the others are 0."""
+    counted: bool = False
+    """Whether it is a number of windows by which the room is weighed."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """From where to where a setting is looked for when it is tuned, both ends included."""
+
+    low: float
+    high: float
+    scale: Literal["linear", "log"] = "log"
+    """Whether steps of equal size or of equal factor are as likely."""
+    whole: bool = False
+    """Whether only whole numbers mean anything."""
+
+    def at(self, share: float) -> float | int:
+        """The value at a share of the way from low to high, in two digits: others are no better."""
+        if self.scale == "log":
+            value = self.low * (self.high / self.low) ** share
+        else:
+            value = self.low + (self.high - self.low) * share
+        return round(value) if self.whole else float(f"{value:.2g}")
 
 
 @dataclass(frozen=True)
@@ -187,6 +214,14 @@ class Algorithm:
     def settings_for(cls, rounds: int) -> dict[str, Any]:
         """Settings that go with a number of rounds, where it is not the one of a preset."""
         return {}
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """The settings that ``fedapa tune`` chooses, by their keys in a plan of so many rounds.
+
+        Those that decide most, and few: every further one takes budget from the others.
+        """
+        return {} if cls.fits_once else {"training.learning_rate": Range(0.002, 0.2)}
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """How many numbers a room sends and receives in a round: a formula, and what it gives.

@@ -19,6 +19,7 @@ from fedapa.algorithms.algorithm import (
     Form,
     Group,
     Payload,
+    Range,
     Report,
     RoomState,
     Roster,
@@ -58,6 +59,11 @@ class Caring(FedAvg):
 
     low: Share = 0.3
     """a_i of rooms below the mean; 1 makes a plain mean over rooms."""
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also a_i of the rooms below the mean."""
+        return {**super().tunables(rounds), "algorithm.low": Range(0.05, 1.0, "linear")}
 
     def open(self, roster: Roster, key: Key) -> ServerState:
         """As FedAvg; refuses rooms of which some have windows to validate on and others none."""

@@ -5,13 +5,14 @@ of the room's windows, CE of ŵ with ŵ's net otherwise fixed: W ← clip(W − 
 W begins at 1 (which is FedAvg) and is kept from round to round. L = CE, from ŵ, which is also what
 is scored.
 
-Our choice: W is learned with the merged net's BatchNorm statistics, and ŵ is computed so that W = 1
-is the merged net to the bit.
+Our choice: the mixture is of parameters, which BatchNorm statistics are not: they are merged as
+FedAvg merges them, and W is learned with those; ``statistics = "own"`` keeps each room's. ŵ is
+computed so that W = 1 is the merged net to the bit.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from fedapa.algorithms.algorithm import Payload, Report, RoomState, Round
+from fedapa.algorithms.algorithm import Payload, Range, Report, RoomState, Round
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.errors import RosterError
 from fedapa.learning.fit import NotNegative, Positive, PositiveInteger, Share
@@ -55,6 +56,13 @@ class FedALA(FedAvg):
     """The first time, W is learned until its last ten epochs' losses deviate by less than this."""
     longest_start: PositiveInteger = 50
     """Epochs of that first time, at most; afterwards it is one epoch a round."""
+    statistics: Literal["merged", "own"] = "merged"
+    """Whether BatchNorm statistics are merged, as FedAvg does, or stay each room's own."""
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also η of W."""
+        return {**super().tunables(rounds), "algorithm.mixing_rate": Range(0.01, 10.0)}
 
     def check(self, card: RoomCard) -> None:
         """Refuses to mix more tensors than a net has."""
@@ -64,6 +72,10 @@ class FedALA(FedAvg):
                 f"FedALA with tensors = {self.tensors}: {card.name}'s net has {trained} "
                 f"parameter tensors; use 1 to {trained}"
             )
+
+    def private(self, card: RoomCard) -> frozenset[str]:
+        """The BatchNorm statistics, where they stay."""
+        return card.buffers if self.statistics == "own" else super().private(card)
 
     def receive(self, room: Room, state: RoomState, download: Payload, round: Round) -> RoomState:
         """Start from ŵ; in the first round there is nothing to mix."""
@@ -81,7 +93,7 @@ class FedALA(FedAvg):
     ) -> tuple[dict[str, Array], dict[str, Array]]:
         """W and ŵ of the mixed tensors."""
         model = self.model(room, {"model": merged})
-        model.eval()  # w_g's BatchNorm statistics stand while W is learned
+        model.eval()  # BatchNorm statistics stand while W is learned
         old = cast(NamedArrays, state["model"])
         new = {name: _tensor(merged[name], room) for name in names}  # w_g
         change = {name: new[name] - _tensor(old[name], room) for name in names}  # w_g − w_i

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedapa.algorithms.algorithm import Payload, RoomState, Roster, Round, ServerState
+from fedapa.algorithms.algorithm import Payload, Range, RoomState, Roster, Round, ServerState
 from fedapa.algorithms.fedavg import FedAvg, by_slot
 from fedapa.learning.fit import NotNegative, Objective, Positive, cross_entropy
 from fedapa.learning.tree import NamedArrays
@@ -49,7 +49,12 @@ class FedAMP(FedAvg):
     sigma: Positive | None = None
     """σ; by default the mean pairwise x_ij of the round, among rooms that share arrays."""
     proximal: NotNegative = 1.0
-    """λ/α: the weight of ½‖w − u_i‖²; 0 makes it Local."""
+    """λ/α: the weight of ½‖w − u_i‖²; 0 makes it Local. 1 holds rooms back: tune it."""
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also λ/α: at 1 the mixture holds a room back; the original's is near 10⁻⁴."""
+        return {**super().tunables(rounds), "algorithm.proximal": Range(1e-4, 1.0)}
 
     def private(self, card: RoomCard) -> frozenset[str]:
         """Statistics are no weights: they have no part in a distance or a gradient."""

@@ -24,6 +24,7 @@ from fedapa.algorithms.algorithm import (
     Form,
     Group,
     Payload,
+    Range,
     Report,
     RoomState,
     Round,
@@ -140,6 +141,16 @@ class FedAPA(PrototypeExchange):
     def settings_for(cls, rounds: int) -> dict[str, Any]:
         """The warm-up is a quarter of the rounds."""
         return {"warm_rounds": max(1, round(rounds / 4))}
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also τ of the losses, λ_max and the warm-up."""
+        return {
+            **super().tunables(rounds),
+            "algorithm.temperature": Range(0.1, 1.5),
+            "algorithm.maximum": Range(0.05, 2.0),
+            "algorithm.warm_rounds": Range(0, rounds, "linear", whole=True),
+        }
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """The own set up; the mixture and the sets of N − 1 peers, or of k of them, down."""

@@ -34,6 +34,9 @@ from fedapa.rooms.room import Room
 
 __all__ = ["FedAvg", "by_slot", "weights_form"]
 
+_MOST_BATCHES = 2**53
+"""Beyond it a mean of whole numbers is not exact, and a BatchNorm has never counted so far."""
+
 
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
@@ -171,8 +174,8 @@ class FedAvg(Algorithm):
         """The shared arrays and n_i, which the card tells."""
         shapes = self.arrays(card)
         return {
-            **{f"weights/{name}": weights_form(card, name, shapes) for name in self._slots(card)},
-            "windows": Form(least=card.windows, most=card.windows),
+            **{f"weights/{name}": weights_form(name, shapes[name]) for name in self._slots(card)},
+            "windows": Form(least=card.windows, most=card.windows, counted=True),
         }
 
     def merge(
@@ -214,10 +217,17 @@ class FedAvg(Algorithm):
         return {"weights": shared, "windows": len(room.split.train)}
 
 
-def weights_form(card: RoomCard, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Form:
-    """The form of one array of a net; what a BatchNorm counts is a whole number."""
-    counted = ("int64",) if name in card.buffers else ()
-    return Form(tuple(shapes[name]), ("float32", *counted))
+def weights_form(name: str, shape: tuple[int, ...]) -> Form:
+    """The form of one array of a net.
+
+    What a BatchNorm counts is a whole number, and nothing else is: the mean of an array has the
+    dtype of the first room's. A variance below 0 would make the merged net answer NaN. Both are
+    known by torch's own names, whatever the card of a room says they are.
+    """
+    last = name.rpartition(".")[2]
+    if last == "num_batches_tracked":
+        return Form(tuple(shape), ("int64",), least=0, most=_MOST_BATCHES)
+    return Form(tuple(shape), least=0 if last == "running_var" else None)
 
 
 def by_slot(state: ServerState, uploads: Mapping[str, Payload]) -> dict[str, dict[str, Array]]:

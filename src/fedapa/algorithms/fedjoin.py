@@ -42,6 +42,7 @@ from fedapa.algorithms.algorithm import (
     Form,
     Group,
     Payload,
+    Range,
     Report,
     RoomState,
     Roster,
@@ -142,6 +143,11 @@ class FedJoin(FedAvg):
     def settings_for(cls, rounds: int) -> dict[str, Any]:
         """A third of the rounds on labels alone."""
         return {"labelled_rounds": rounds // 3}
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also τ of the mixture."""
+        return {**super().tunables(rounds), "algorithm.aggregation_temperature": Range(0.1, 2.0)}
 
     @property
     def shares_more(self) -> bool:

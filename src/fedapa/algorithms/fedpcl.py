@@ -19,6 +19,7 @@ from fedapa.algorithms.algorithm import (
     Dimensions,
     Group,
     Payload,
+    Range,
     Report,
     RoomState,
     Round,
@@ -62,6 +63,11 @@ class FedPCL(PrototypeExchange):
     mixture: Literal["average", "own"] = "average"
     """What p̄ is: the mean over rooms, beside everybody's sets; or the room's own set in place of
     all of them, with which nothing travels."""
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also τ."""
+        return {**super().tunables(rounds), "algorithm.temperature": Range(0.02, 1.0)}
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """The own set up; the mean and the sets of N − 1 peers down."""

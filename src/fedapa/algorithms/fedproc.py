@@ -19,6 +19,7 @@ from fedapa.algorithms.algorithm import (
     Dimensions,
     Form,
     Payload,
+    Range,
     Report,
     RoomState,
     Roster,
@@ -71,6 +72,11 @@ class FedProc(FedAvg):
     """τ of the contrast."""
     minimum_samples: PositiveInteger = 1
     """Train windows behind a prototype, at least; classes with fewer are not uploaded."""
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also τ."""
+        return {**super().tunables(rounds), "algorithm.temperature": Range(0.05, 2.0)}
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """Weights and one set of prototypes, up and down."""

@@ -19,6 +19,7 @@ from fedapa.algorithms.algorithm import (
     Dimensions,
     Group,
     Payload,
+    Range,
     Report,
     RoomState,
     Round,
@@ -58,6 +59,11 @@ class FedProto(PrototypeExchange):
     mixture: Literal["average", "own"] = "average"
     """What embeddings are drawn to: the mean over rooms, or the room's own set of the round before,
     with which nothing travels."""
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also λ."""
+        return {**super().tunables(rounds), "algorithm.attraction": Range(0.01, 10.0)}
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """The own set up, the mean down."""

@@ -10,7 +10,7 @@ Our choice: what rests is in eval mode, so its BatchNorm statistics rest too.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedapa.algorithms.algorithm import Dimensions, Payload, Report, RoomState, Round
+from fedapa.algorithms.algorithm import Dimensions, Payload, Range, Report, RoomState, Round
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.learning.fit import PositiveInteger, cross_entropy
 from fedapa.rooms.card import RoomCard
@@ -33,7 +33,12 @@ class FedRep(FedAvg):
     look: ClassVar[int | None] = 3
 
     head_epochs: PositiveInteger = 1
-    """Epochs on the head alone; the encoder then gets training.epochs."""
+    """Epochs on the head alone (the original: about ten); the encoder then gets training.epochs."""
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also the head's epochs: the original takes about ten."""
+        return {**super().tunables(rounds), "algorithm.head_epochs": Range(1, 10, whole=True)}
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """The encoder up and down."""

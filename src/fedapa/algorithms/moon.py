@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedapa.algorithms.algorithm import Dimensions, Payload, RoomState, Round
+from fedapa.algorithms.algorithm import Dimensions, Payload, Range, RoomState, Round
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.learning.fit import (
     NotNegative,
@@ -52,6 +52,11 @@ class Moon(FedAvg):
     """τ."""
     projection: PositiveInteger = 256
     """Width of z, two layers above r."""
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also μ."""
+        return {**super().tunables(rounds), "algorithm.contrast": Range(0.01, 10.0)}
 
     def sends(self, sizes: Dimensions) -> tuple[str, int] | None:
         """The net and its projection, two layers."""

@@ -98,7 +98,7 @@ class Pooled(Algorithm):
         """The whole net from the room that trains, nothing from the others."""
         if not card.pooled:
             return {}
-        return {f"weights/{name}": weights_form(card, name, card.shapes) for name in card.shapes}
+        return {f"weights/{name}": weights_form(name, card.shapes[name]) for name in card.shapes}
 
     def merge(
         self, state: ServerState, uploads: Mapping[str, Payload], round: Round

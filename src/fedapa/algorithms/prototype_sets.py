@@ -320,7 +320,14 @@ def set_forms(card: RoomCard, *, with_counts: bool = False) -> dict[str, Form]:
         "present": Form((card.classes,), ("bool",)),
     }
     if with_counts:
-        forms["counts"] = Form((card.classes,), ("int64",), least=0, most=card.windows)
+        forms["counts"] = Form(
+            (card.classes,),
+            ("int64",),
+            least=0,
+            most=card.windows,
+            together=card.windows * (1 + len(card.further)),  # a window has a label a task
+            where="present",
+        )
     return forms
 
 

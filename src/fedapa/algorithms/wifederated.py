@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedapa.algorithms.algorithm import Algorithm, Group, RoomState, Round, planned_rounds
+from fedapa.algorithms.algorithm import Algorithm, Group, Range, RoomState, Round, planned_rounds
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.algorithms.local import Local
 from fedapa.evaluation.record import LAST
@@ -36,6 +36,14 @@ class FineTuned(Algorithm):
     fine_tuning_epochs: PositiveInteger = 10
     """F, on all layers; the paper gives none. Only where a figure is read: the last five rounds and
     five points of the curve; in between the net is scored as it is."""
+
+    @classmethod
+    def tunables(cls, rounds: int) -> dict[str, Range]:
+        """Also F."""
+        return {
+            **super().tunables(rounds),
+            "algorithm.fine_tuning_epochs": Range(1, 20, whole=True),
+        }
 
     def scored_rounds(self, total: int) -> Sequence[int] | None:
         """The last rounds and a few points before, where there is a copy."""

@@ -21,6 +21,7 @@ from fedapa.cli.report import report
 from fedapa.cli.run import demo, run
 from fedapa.cli.serve import serve
 from fedapa.cli.simulate import simulate
+from fedapa.cli.tune import tune
 from fedapa.errors import FedapaError, files_trouble
 from fedapa.processes import fork_from_here
 
@@ -82,6 +83,7 @@ app.command()(inspect)
 app.command("import")(import_)
 app.command()(label)
 app.command()(compare)
+app.command()(tune)
 app.command()(report)
 app.command()(export)
 app.command()(algorithms)

@@ -93,6 +93,7 @@ def compare(
         only=only,
         without=without,
     )
+    _get_workers_ready()
     with shown_progress() as show:
         done = carry_out(
             [
@@ -104,6 +105,13 @@ def compare(
             Execution(seeds, out, resume, workers, show, _as_typed()),
         )
     _print_reproduced(done, as_json)
+
+
+def _get_workers_ready() -> None:
+    """Fork the workers' server before a bar has a thread of its own: afterwards nobody may."""
+    from fedapa.processes import get_ready
+
+    get_ready()
 
 
 Directory = Annotated[Path, typer.Option(help="Directory of the experiments.")]
@@ -267,6 +275,7 @@ def _experiment_command(name: str, about: str) -> None:
             only=only,
             without=without,
         )
+        _get_workers_ready()
         with shown_progress() as show:
             done = experiments.reproduce(
                 experiments.chosen(name, base, setting, method),

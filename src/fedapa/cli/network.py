@@ -28,6 +28,7 @@ ServerFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The server's 
 RoomFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The room's folder.")]
 
 
+_LAST_TOLD = 5
 _MISTAKES_TOLD = 8.0
 """s within which 'fedapa serve' ends where it cannot begin."""
 
@@ -179,6 +180,12 @@ def status(folder: ServerFolder, as_json: Json = False) -> None:
     if not told["server"]["running"]:
         so = ", and the run goes on" if run.get("wanted") else ""
         print_out(f"The server does not run; start it with 'fedapa server start {folder}'{so}.")
+    for entry in told["not_taken"][-_LAST_TOLD:]:
+        what = "was rejected" if entry["what"] == "rejected" else "is missing"
+        print_out(
+            f"Round {entry['round']}: the upload of room '{entry['room']}' {what}: "
+            f"{entry['reason']}."
+        )
     if told["refused"]:
         print_out(f"Refused requests: {told['refused']}; see log/refused.jsonl.")
     for sentence in (*told["sentences"], *run.get("end", []), *filter(None, [told["trouble"]])):

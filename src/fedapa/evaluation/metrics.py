@@ -1,6 +1,7 @@
 """Metrics of one room's test windows, and two blind predictors.
 
-Accuracy; macro F1 over the classes present in the test part; the expected calibration error; and,
+Accuracy; macro F1 over the classes present in the test part, and over those that are there or were
+answered (scikit-learn's ``f1_score(average="macro")``); the expected calibration error; and,
 where classes are counts, the mean absolute error |argmax − y| in people, the share within one
 person, and the mean absolute error of the median of the calibrated probabilities, the least that
 they allow. Categories have no distance: those three are then absent.
@@ -67,6 +68,7 @@ _MOST_PROBABLE = replace(_MAE, heading="MAE, most probable", short="MAE, most pr
 METRICS = {
     "accuracy": _ACCURACY,
     "macro_f1": Metric("Macro F1 (%)", "F1 (%)"),
+    "macro_f1_answered": Metric("Macro F1, answered too (%)", "F1, answered too (%)"),
     "mae_median": _MAE,
     "mae": _MOST_PROBABLE,
     "within_one": Metric("Within ±1 (%)", "±1 (%)"),
@@ -88,6 +90,9 @@ METRICS = {
     },
     "activity.accuracy": Metric("Activity: accuracy (%)", "Activity (%)"),
     "activity.macro_f1": Metric("Activity: macro F1 (%)", "Activity F1 (%)"),
+    "activity.macro_f1_answered": Metric(
+        "Activity: macro F1, answered too (%)", "Activity F1, answered too (%)"
+    ),
     "activity.ece": Metric(
         "Activity: calibration error (%)", "Activity ECE (%)", less_is_better=True
     ),
@@ -132,9 +137,14 @@ def score(matrix: npt.NDArray[np.int64] | _Matrix, classes: Sequence[Label]) -> 
     total = counts.sum()
     hits = np.diag(counts)
     real, guessed = counts.sum(axis=1), counts.sum(axis=0)
-    present = real > 0
+    present, either = real > 0, real + guessed > 0
     f1 = 2 * hits[present] / (real + guessed)[present]
-    metrics = {"accuracy": float(hits.sum() / total), "macro_f1": float(f1.mean())}
+    # A class that is answered and never there has no hit: it adds 0, and one to divide by.
+    metrics = {
+        "accuracy": float(hits.sum() / total),
+        "macro_f1": float(f1.mean()),
+        "macro_f1_answered": float(f1.sum() / either.sum()),
+    }
     if counts_people(classes):
         people = np.asarray(classes, np.float64)
         distance = np.abs(people[:, None] - people[None, :])  # (C, C)

@@ -31,6 +31,7 @@ __all__ = [
     "by_room",
     "dump",
     "entropies",
+    "not_taken",
     "over_rooms",
     "scored_rounds",
     "scores_of_alternative",
@@ -44,6 +45,19 @@ LAST = 5
 def dump(value: Any) -> str:
     """JSON in one spelling: sorted keys, no NaN."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
+
+
+def not_taken(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What rooms should have contributed and did not, round by round: who, which of two, and why.
+
+    "rejected" is a reply that the server did not believe, "diverged" what a room said of itself.
+    """
+    return [
+        {"round": record["round"], "room": room, "what": what, "reason": reason}
+        for record in records
+        for what in ("rejected", "diverged")
+        for room, reason in sorted(record.get(what, {}).items())
+    ]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from fedapa import processes
 from fedapa.algorithms import find
 from fedapa.algorithms.algorithm import settings_of
 from fedapa.algorithms.caring import Caring
-from fedapa.errors import PlanError, RosterError, RunError
+from fedapa.errors import FedapaError, PlanError, RosterError, RunError
 from fedapa.evaluation.record import LAST, dump
 from fedapa.evaluation.results import Results, Row, Setting
 from fedapa.experiments.experiment import MODEL, Base, Experiment, Nets
@@ -51,7 +51,15 @@ from fedapa.toml import parse_toml, read_toml
 from fedapa.windows.labels import Label
 from fedapa.windows.views import find_view
 
-__all__ = ["Conducted", "Execution", "conduct", "folder_name", "holds_features", "refuse_results"]
+__all__ = [
+    "Conducted",
+    "Execution",
+    "conduct",
+    "finish",
+    "folder_name",
+    "holds_features",
+    "refuse_results",
+]
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,20 @@ def conduct(experiment: Experiment, base: Base, how: Execution) -> Conducted:
     (out / experiment.name).mkdir(parents=True, exist_ok=True)
     results.save(out / experiment.name / "results.json")
     return Conducted(results, runs)
+
+
+def finish(
+    plans: Mapping[Path, Plan], *, workers: int | None, show: Show = unseen
+) -> dict[Path, Run | FedapaError]:
+    """Do the runs of some folders that are missing there; a run that fails is no harm to others.
+
+    Returns the finished runs, and why the others have not finished.
+    """
+    missing = _missing(plans)
+    _check(missing.values(), show)
+    failed: dict[Path, FedapaError] = {}
+    _carry_out(missing, available_cores() if workers is None else workers, show, failed)
+    return {folder: failed.get(folder) or Run.load(folder) for folder in plans}
 
 
 def _missing(plans: Mapping[Path, Plan]) -> dict[Path, Plan]:
@@ -380,8 +402,16 @@ def _check(plans: Iterable[Plan], show: Show) -> None:
                 raise type(error)(f"{error}{remedy}") from error
 
 
-def _carry_out(missing: Mapping[Path, Plan], workers: int, show: Show) -> None:
-    """Run what is missing, several at a time, the longest first."""
+def _carry_out(
+    missing: Mapping[Path, Plan],
+    workers: int,
+    show: Show,
+    failed: dict[Path, FedapaError] | None = None,
+) -> None:
+    """Run what is missing, several at a time, the longest first.
+
+    The first run that fails ends all; where there is a place for errors, they are put there.
+    """
     if not missing:
         return
     total = sum(plan.rounds for plan in missing.values())
@@ -400,7 +430,12 @@ def _carry_out(missing: Mapping[Path, Plan], workers: int, show: Show) -> None:
         while pending:
             done, pending = wait(pending, timeout=1.0, return_when=FIRST_COMPLETED)
             for folder in sorted(folders[future] for future in done):
-                _finished(jobs[folder], folder)
+                try:
+                    _finished(jobs[folder], folder)
+                except FedapaError as error:
+                    if failed is None or isinstance(error.__cause__, BrokenProcessPool):
+                        raise
+                    failed[folder] = error
             rounds_done = [
                 min(_rounds_done(folder), plan.rounds) for folder, plan in missing.items()
             ]

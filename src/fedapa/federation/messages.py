@@ -45,6 +45,7 @@ from fedapa.windows.split import SplitKind
 
 __all__ = [
     "ADDED",
+    "LONGEST_NOTE",
     "Agreement",
     "Rejected",
     "Reply",
@@ -70,7 +71,10 @@ _VERSION = 1
 _T = TypeVar("_T")
 ADDED = frozenset(["participated", "bytes_up", "bytes_down"])
 """What the server itself notes of a room in a record; no report may have these names."""
-_LONGEST_NOTE = 500
+LONGEST_NOTE = 500
+"""Letters that a room may say in a sentence."""
+_MOST_VALUES = 10_000
+"""In a reply: scores, reports and times by name."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,8 @@ class Reply:
     """How long scoring and training took; outside every equality."""
     note: str = ""
     """What the people at the server should know, as a sentence; mostly nothing."""
+    diverged: str = ""
+    """Why there is no upload though it was asked to train, as a sentence; mostly nothing."""
 
     def __post_init__(self) -> None:
         """Refuse what would spoil a record: other names, and numbers that cannot be."""
@@ -161,8 +167,11 @@ class Reply:
             _check_score(word, value)
         if self.scores and not {"accuracy", "macro_f1"} <= set(self.scores):
             raise PayloadError("scores lack accuracy or macro_f1; expected both, or no score")
-        if len(self.note) > _LONGEST_NOTE:
-            raise PayloadError(f"its note has more than {_LONGEST_NOTE} letters")
+        for name in ("note", "diverged"):
+            if len(getattr(self, name)) > LONGEST_NOTE:
+                raise PayloadError(f"its {name} has more than {LONGEST_NOTE} letters")
+        if self.diverged and self.upload is not None:
+            raise PayloadError("it says that its training diverged, and has an upload")
         for word in self.report:
             if word in ADDED or word.rpartition(".")[2] in METRICS:
                 raise PayloadError(
@@ -216,6 +225,8 @@ def check_reply(reply: Reply, card: RoomCard) -> None:
         _check_roc(where, reply, card)
     told = score(counts, card.labels or range(classes)) if tested else {}
     for metric in told if card.labels else ("accuracy", "macro_f1"):
+        if metric not in reply.scores and metric == "macro_f1_answered":
+            continue  # a reply that an earlier version kept is still one
         if tested and not math.isclose(told[metric], reply.scores.get(metric, -1), abs_tol=1e-9):
             raise PayloadError(
                 f"{where}: {metric} is {reply.scores.get(metric, 'missing')}, its confusion matrix "
@@ -335,13 +346,15 @@ def encode_reply(reply: Reply) -> bytes:
         "roc": reply.roc,
         "upload": _as_array(reply.upload),
     }
-    return _encode("reply", {"round": reply.round, "note": reply.note, **numbers, **arrays})
+    said: Tree = {"diverged": reply.diverged} if reply.diverged else {}
+    return _encode("reply", {"round": reply.round, "note": reply.note, **said, **numbers, **arrays})
 
 
 def decode_reply(frame: bytes, source: str = "reply") -> Reply:
     """The reply in a frame of ``encode_reply``."""
-    tree = _open("reply", frame, source)
-    number, matrix, note = tree.get("round"), tree.get("confusion"), tree.get("note")
+    tree = _refused_unless("reply", decode(frame, source, most=_MOST_VALUES), source)
+    number, matrix = tree.get("round"), tree.get("confusion")
+    note, diverged = tree.get("note"), tree.get("diverged", "")
     if type(number) is not int:
         raise PayloadError(f"{source}: does not say which round it answers")
     if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "iu":
@@ -360,8 +373,9 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
         or points.shape not in ((0, 2), (len(THRESHOLDS), 2))
     ):
         raise PayloadError(f"{source}: its ROC is no table of {len(THRESHOLDS)} × 2 counts")
-    if not isinstance(note, str) or len(note) > _LONGEST_NOTE:
-        raise PayloadError(f"{source}: its note is no text of at most {_LONGEST_NOTE} letters")
+    for name, said in (("note", note), ("diverged", diverged)):
+        if not isinstance(said, str) or len(said) > LONGEST_NOTE:
+            raise PayloadError(f"{source}: its {name} is no text of at most {LONGEST_NOTE} letters")
     try:
         return Reply(
             round=number,
@@ -372,7 +386,8 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
             upload=_as_bytes(tree, "upload", source),
             report=_numbers(tree, "report", source),
             seconds=_numbers(tree, "seconds", source),
-            note=note,
+            note=cast(str, note),
+            diverged=cast(str, diverged),
         )
     except PayloadError as error:
         raise PayloadError(f"{source}: {str(error).removeprefix(f'{source}: ')}") from error

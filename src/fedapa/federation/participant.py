@@ -5,11 +5,13 @@ A request that it has answered already (the server crashed, or the reply was los
 the file instead of trained twice; so updates are idempotent, and a run that is killed at any moment
 goes on bit-equal. A room that missed rounds goes on from the newest state that it has. A state
 belongs to the room's card: with other windows, other classes or another net the room joins afresh,
-unless it says that it only has more windows than before.
+unless it says that it only has more windows than before. A room whose training diverges, or whose
+net answers NaN with what it received, says so, sends no upload and keeps its last good state.
 """
 
 import functools
 import hashlib
+import math
 import os
 import re
 import time
@@ -26,6 +28,7 @@ from torch import Tensor
 from fedapa.algorithms.algorithm import (
     Algorithm,
     Payload,
+    Report,
     RoomState,
     Round,
     planned_rounds,
@@ -37,7 +40,7 @@ from fedapa.answers import (
     probabilities_of,
     reliability,
 )
-from fedapa.errors import PayloadError, PlanError, RunError
+from fedapa.errors import DivergedError, PayloadError, PlanError, RunError
 from fedapa.evaluation.metrics import (
     ONE_WINDOW,
     OVER_TIME,
@@ -51,6 +54,7 @@ from fedapa.evaluation.metrics import (
     score_over_time,
 )
 from fedapa.federation.messages import (
+    LONGEST_NOTE,
     Reply,
     Request,
     decode_reply,
@@ -60,7 +64,7 @@ from fedapa.federation.messages import (
 from fedapa.files import write_bytes
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Counter, Model, answering_only, nearest_prototype
-from fedapa.payload import Array, Tree, Value, decode, digest, encode
+from fedapa.payload import Array, Tree, Value, decode, digest, encode, leaves
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.model_file import prototype_distances, save_model
@@ -78,6 +82,11 @@ _AFRESH = (
 )
 
 
+_KEPT = "; it keeps the state from before"
+_REMEDY = "lower learning_rate or look for extreme windows with 'fedapa inspect'"
+_LARGE = 1e3
+"""No honest net holds such a number often, and one with smaller ones has finite answers."""
+_PARTS: tuple[Part, ...] = ("train", "validation", "test", "continuous")
 _JOINED = "it had no state of this run and joined now"
 
 
@@ -113,7 +122,8 @@ class Participant:
                 reply = replace(reply, upload=cast(Array, remembered["upload"]).tobytes())
         else:
             before, earlier, note = self._memory_before(states, round)
-            memory, reply, scored = self._work(before, round, request, note)
+            with np.errstate(over="ignore", invalid="ignore"):  # what diverges is told
+                memory, reply, scored = self._work(before, round, request, note)
             # Seconds are not remembered: an answer from the file took none. The upload stands
             # beside the rest, since it is a frame already, and often as large as the state.
             answer = encode_reply(replace(reply, seconds={}, upload=None))
@@ -143,20 +153,29 @@ class Participant:
             state = self.algorithm.receive(self.room, state, payload, round)
         began = time.perf_counter()
         passes = _Passes(self.room)
-        memory = self._with_best(replace(memory, state=state), round, passes)
-        served = memory.served
-        judged = self._judged_before(before, served)
-        if judged is None:
-            judged = self._judged_now(served, round, passes)
-        scored = time.perf_counter()
+        diverged = ""
+        try:
+            memory = self._with_best(replace(memory, state=state), round, passes)
+            judged = self._judged_before(before, memory.served)
+            if judged is None:
+                judged = self._judged_now(memory.served, round, passes)
+        except DivergedError as error:
+            # What came spoils the net. It goes on with its own, as if nothing had come.
+            memory, diverged = before, f"with what it received {self._apart(error)}"
+            judged = self._judged_now(memory.served, round, passes)
+        served, scored = memory.served, time.perf_counter()
         upload: Payload | None = None
         report: Mapping[str, float] = {}
         if request.train and (stopped := self._stopped(memory, round)):
             note = "; ".join(said for said in (note, stopped) if said)
-        elif request.train:
-            state, upload, report = self.algorithm.train(self.room, state, round)
-            trained = memory.trained + 1 if self._stops_early else 0
-            memory = replace(memory, state=state, trained=trained)
+        elif request.train and not diverged:
+            try:
+                state, upload, report = self._trained(state, round)
+            except DivergedError as error:
+                diverged = self._apart(error)
+            else:
+                trained = memory.trained + 1 if self._stops_early else 0
+                memory = replace(memory, state=state, trained=trained)
         seconds = {"score": scored - began, "train": time.perf_counter() - scored}
         try:
             reply = Reply(
@@ -169,12 +188,39 @@ class Participant:
                 report=report,
                 seconds=seconds,
                 note=note,
+                diverged=f"{diverged[: LONGEST_NOTE - len(_KEPT)]}{_KEPT}" if diverged else "",
             )
         except PayloadError as error:
             raise PayloadError(
                 f"room '{self.room.name}', {self.algorithm.title}: {error}"
             ) from error
         return memory, reply, served
+
+    def _trained(self, state: RoomState, round: Round) -> tuple[RoomState, Payload, Report]:
+        """One round of training; refuses a state that nobody could go on from.
+
+        A loss is of the net before a step, so the last step is judged by what it left. Weights so
+        large may still answer with NaN: then all windows are asked.
+        """
+        state, upload, report = self.algorithm.train(self.room, state, round)
+        largest = max(_magnitude(state), _magnitude(upload))
+        if largest == math.inf:
+            raise DivergedError(f"its training ended with NaN or infinity; {_REMEDY}")
+        if largest > _LARGE and not self.algorithm.fits_once:
+            passes, counter = _Passes(self.room), self._deployed(state, round)
+            for part in _PARTS:
+                self._check_answers(passes.scores(counter, part)[0])
+        return state, upload, report
+
+    def _check_answers(self, scores: npt.NDArray[np.floating]) -> None:
+        if np.isnan(scores).any() or (scores == np.inf).any():
+            raise DivergedError(
+                f"room '{self.room.name}': its net answers with NaN or infinity; {_REMEDY}"
+            )
+
+    def _apart(self, error: DivergedError) -> str:
+        """What an error says, where it is known of which room."""
+        return str(error).removeprefix(f"room '{self.room.name}': ")
 
     def _judged_before(self, before: "_Memory", served: RoomState) -> "_Judged | None":
         """What the last reply said of the same state, where it did."""
@@ -205,6 +251,7 @@ class Participant:
         loss = 0.0
         for task in range(len(self.room.tasks)):
             scores, truth = passes.scores(counter, "validation", task=task)
+            self._check_answers(scores)
             if len(truth):
                 loss += log_loss(probabilities_of(scores, fit_temperature(scores, truth)), truth)
         if memory.best and loss >= cast(float, memory.best["loss"]):
@@ -262,6 +309,9 @@ class Participant:
         """How good it is on the room's test windows; without any there are no scores."""
         classes = self.room.classes
         scores, truth = passes.scores(counter, "test")
+        self._check_answers(scores)
+        if len(truth):
+            self._check_answers(passes.scores(counter, "validation")[0])
         matrix = confusion(truth, scores.argmax(axis=1), len(classes))
         temperature = passes.temperature(counter) if len(truth) else 1.0
         probabilities = probabilities_of(scores, temperature)
@@ -278,6 +328,7 @@ class Participant:
             part, blocks = _blocks(self.room)
             if blocks and part != "test":
                 scores, truth = passes.scores(counter, part)
+                self._check_answers(scores)
                 probabilities = probabilities_of(scores, temperature)
             metrics |= score_over_time(probabilities, truth, blocks, classes)
         return _Judged(matrix, table, points, {**metrics, **self._further_scores(counter, passes)})
@@ -405,6 +456,19 @@ class _Passes:
 
 def _as_array(frame: bytes) -> Array:
     return np.frombuffer(frame, np.uint8)
+
+
+def _magnitude(tree: Tree) -> float:
+    """The largest magnitude of any number in a tree; NaN counts as infinite."""
+    largest = 0.0
+    for _, value in leaves(tree):
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size:
+            numbers = cast(npt.NDArray[np.float32], value)
+            most = max(float(numbers.max()), -float(numbers.min()))  # NaN wins, without a copy
+        else:
+            most = abs(value) if isinstance(value, float) else 0.0
+        largest = math.inf if math.isnan(most) else max(largest, most)
+    return largest
 
 
 def _same_encoder(one: Model, other: Model) -> bool:

@@ -37,13 +37,16 @@ from fedapa.windows.labels import Label, choose_rooms
 from fedapa.windows.recipe import USUAL_SECONDS, Recipe
 from fedapa.windows.split import LabelledClasses, SplitChoice, ValidationOf
 
-__all__ = ["OPEN", "DataPlan", "ModelPlan", "NetworkPlan", "Plan", "differences"]
+__all__ = ["LATER", "OPEN", "DataPlan", "ModelPlan", "NetworkPlan", "Plan", "differences"]
 
 Tasks = Literal["label", "activity", "both"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 OPEN = 10**9
 """What ``rounds = "open"`` is as a number: more than anybody will see."""
+LATER = frozenset(["algorithm.statistics", "data.scored"])
+"""Keys that plans of runs from before they were there do not name: by default they mean what was.
+A run with those defaults is the run that it was."""
 _MOST_ROOMS = 10_000
 _MOST_CLASSES = 10_000
 _WIDEST = 1 << 16
@@ -133,6 +136,11 @@ class DataPlan(_Section):
     """That share of every class with four or more recordings (days where the split is day; windows
     where it is blocked or random), or of the room as a whole."""
 
+    scored: Literal["test", "validation"] = "test"
+    """Which windows are scored: those of the test, or those of validation in their place. Then test
+    windows and continuous recordings are in no part of a room, where nobody can look at them: so
+    settings are chosen (``fedapa tune``)."""
+
     @field_validator("file", mode="before")
     @classmethod
     def _is_a_path(cls, file: Any) -> Any:
@@ -155,6 +163,15 @@ class DataPlan(_Section):
                     f"{name}: no label is taken away, so it means nothing; set train_recordings, "
                     "train_windows or train_classes, or leave it out"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _validates(self) -> "DataPlan":
+        if self.scored == "validation" and (not self.validation or self.unlabelled == "keep"):
+            raise ValueError(
+                "scored = 'validation': there are no validation windows with a label; set "
+                "validation above 0 and unlabelled = 'drop'"
+            )
         return self
 
     @model_validator(mode="after")
@@ -373,9 +390,17 @@ class Plan(_Section):
         """
         values = self.document()
         del values["network"]
+        for section, _, key in (place.partition(".") for place in LATER):
+            if key in values[section] and values[section][key] == self._default(section, key):
+                del values[section][key]
         if not self._kind.plans_ahead:
             del values["rounds"]
         return tomli_w.dumps(values)
+
+    def _default(self, section: str, key: str) -> Any:
+        if section == "algorithm":
+            return settings_of(self._kind)[key]
+        return type(getattr(self, section)).model_fields[key].default
 
     def toml(self) -> str:
         """The resolved plan as a file that ``fedapa run`` reads."""

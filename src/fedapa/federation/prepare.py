@@ -201,6 +201,8 @@ def split_own(plan: Plan, windows: Surveyed, kind: SplitKind) -> Split:
         validation_of=plan.data.validation_of,
     )
     data = plan.data
+    if data.scored == "validation":
+        split = split.scoring_validation()
     poor = data.few_labels_in is None or windows.room in data.few_labels_in
     if not data.fewer or not poor:
         return split
@@ -626,6 +628,7 @@ def describe(cards: Sequence[RoomCard], plan: Plan) -> dict[str, Any]:
         "source": _source(plan),
         "synthetic": any(card.synthetic for card in cards),
         "split": " and ".join(sorted({card.split for card in cards})),
+        **({"scored": plan.data.scored} if plan.data.scored != "test" else {}),
         "why": " and ".join(sorted({card.split_why or "given with the rooms" for card in cards})),
         "classes": list(cards[0].labels),
         **{f"{task} classes": list(labels) for task, labels in cards[0].further.items()},

@@ -7,14 +7,13 @@ score, and after the last round one exchange more only scores.
 Rooms may be absent. Before each exchange the roster is asked for: rooms that are new to it are
 admitted, rooms that left it are dismissed, and one that does not fit is refused by name. A reply
 that does not come is normal: the server goes on with those that came, and the record says who was
-missing. So it does when a reply cannot be: another round's, not the room's card, an upload of
-another form than its algorithm sends (``Algorithm.uploads``), with NaN in it or far too large.
-Nothing of such a reply is used, the record names the room and the reason. What people should know
-beyond that is a note: a sentence that the state keeps.
+missing. So it does when a reply cannot be: another round's, not the room's card, or an upload that
+is not to be believed (acceptance.py). Nothing of such a reply is used, the record names the room
+and the reason. A room whose training diverged says so and sends no upload; the record tells that,
+too. What people should know beyond that is a note: a sentence that the state keeps.
 """
 
 import functools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
@@ -23,7 +22,6 @@ import numpy as np
 
 from fedapa.algorithms.algorithm import (
     Algorithm,
-    Form,
     Payload,
     Roster,
     Round,
@@ -32,7 +30,7 @@ from fedapa.algorithms.algorithm import (
 from fedapa.errors import PausedError, PayloadError, RosterError, RunError, one_line
 from fedapa.evaluation.record import over_rooms
 from fedapa.evaluation.theory import THEORY
-from fedapa.federation import cohort
+from fedapa.federation import acceptance, cohort
 from fedapa.federation.messages import (
     Rejected,
     Reply,
@@ -42,7 +40,7 @@ from fedapa.federation.messages import (
     check_reply,
 )
 from fedapa.federation.plan import Plan
-from fedapa.payload import Tree, Value, decode, encode, leaves
+from fedapa.payload import Tree, Value, encode, leaves
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 
@@ -51,9 +49,8 @@ __all__ = ["STATE", "Engine", "Step", "begin", "cards_of", "reopened", "run"]
 STATE = frozenset(["run", "round", "server", "rooms", "trained", "notes", "closed"])
 """What a state holds: a digest of the plan and the data; the last exchange; the algorithm's own
 state at the server; who was ever here; the half of a record that waits for its score; what people
-should know, by the exchange that showed it; whether the last exchange only scored."""
-_SPARE_BYTES = 4 * 2**20
-"""Beside two nets in double precision: what an upload may have besides, e.g. MOON's projection."""
+should know, by the exchange that showed it; whether the last exchange only scored. After an upload
+also "accepted": how large those of each room were, for ``acceptance.implausible``."""
 _LONGEST_REASON = 300
 _TRIES = 2
 """Of an exchange that fewer rooms answer than the plan's quorum."""
@@ -190,7 +187,8 @@ def run(
         requests = _Requests(
             algorithm, server, plan, round, members=members, present=frozenset(present), run=name
         )
-        heard = _heard(algorithm, engine, plan, round, requests, cards)
+        known = cast(acceptance.Accepted, state.get("accepted", {}))
+        heard = _heard(algorithm, engine, plan, round, requests, cards, known)
         replies, uploads = heard.replies, heard.uploads
         said += heard.said(last=last)
         if last:
@@ -209,11 +207,15 @@ def run(
         # After the last exchange the half stays: a longer run starts from it (``reopened``).
         trained = state["trained"]
         if not last:
-            trained = _trained(algorithm, server, requests, replies, heard.rejected)
+            trained = _trained(algorithm, server, requests, heard)
             if diagnose is not None:
                 trained = _with_movement(algorithm, before, server, trained)
+        # Not every round brings every part of an upload.
+        sizes = {room: {**known.get(room, {}), **heard.sizes.get(room, {})} for room in members}
+        accepted = {room: parts for room, parts in sizes.items() if parts}
         state = {
             **state,
+            **({"accepted": accepted} if accepted else {}),
             "round": number,
             "server": server,
             "trained": trained,
@@ -410,6 +412,13 @@ class _Heard:
     uploads: Mapping[str, Payload]
     rejected: Mapping[str, str]
     """room → why its reply is not used."""
+    sizes: acceptance.Accepted
+    """room → how large its upload is."""
+
+    @property
+    def diverged(self) -> dict[str, str]:
+        """Room → what became of its training."""
+        return {room: reply.diverged for room, reply in self.replies.items() if reply.diverged}
 
     def said(self, *, last: bool = False) -> list[str]:
         """What people should know of it, in sentences; of the last exchange, what it means."""
@@ -423,7 +432,11 @@ class _Heard:
             for room, reason in self.rejected.items()
         ]
         notes = [f"{', '.join(rooms)}: {one_line(note)}" for note, rooms in noting.items()]
-        return [*rejected, *notes]
+        diverged = [
+            f"room '{room}' is without an upload: {one_line(why)}"
+            for room, why in self.diverged.items()
+        ]
+        return [*rejected, *diverged, *notes]
 
 
 def _heard(
@@ -433,6 +446,7 @@ def _heard(
     round: Round,
     requests: _Requests,
     cards: Mapping[str, RoomCard],
+    accepted: acceptance.Accepted,
 ) -> _Heard:
     """One exchange, every reply checked; repeated, and then given up, where too few are left.
 
@@ -442,9 +456,10 @@ def _heard(
     needed = min(plan.network.quorum, len(requests))
     for _ in range(_TRIES):
         heard = _checked_replies(
-            algorithm, round, requests, cards, engine.exchange(round, requests)
+            algorithm, round, requests, cards, accepted, engine.exchange(round, requests)
         )
         if len(heard.replies) >= needed:
+            _refuse_to_learn_nothing(round, requests, heard.diverged)
             return heard
     refused = "".join(f"; {sentence}" for sentence in heard.said())
     raise PausedError(
@@ -453,27 +468,51 @@ def _heard(
     )
 
 
+def _refuse_to_learn_nothing(
+    round: Round, requests: _Requests, diverged: Mapping[str, str]
+) -> None:
+    """End a run in which training diverges everywhere: the plan is wrong, not a room.
+
+    One room that was drawn alone out of many proves nothing.
+    """
+    asked = [room for room in requests if requests.trains(room)]
+    if len(asked) >= min(2, len(requests)) and set(asked) == set(diverged) and asked:
+        room = min(diverged)
+        raise RunError(
+            f"round {round.number}: training diverged in every room, so nothing is learned; room "
+            f"'{room}': {one_line(diverged[room])}"
+        )
+
+
 def _checked_replies(
     algorithm: Algorithm,
     round: Round,
     requests: _Requests,
     cards: Mapping[str, RoomCard],
+    accepted: acceptance.Accepted,
     answered: Mapping[str, Reply | Rejected],
 ) -> _Heard:
     replies: dict[str, Reply] = {}
     uploads: dict[str, Payload] = {}
+    sizes: dict[str, acceptance.Sizes] = {}
     rejected: dict[str, str] = {}
     for room in (room for room in requests if room in answered):
         try:
             reply = _checked(answered[room], cards[room], round.number)
             if requests.trains(room) and reply.upload is not None:
                 forms = algorithm.uploads(cards[room], round)
-                uploads[room] = _taken(reply.upload, cards[room], forms)
+                uploads[room] = acceptance.take(reply.upload, cards[room], forms)
+                sizes[room] = acceptance.sizes_of(uploads[room], forms)
         except PayloadError as error:
             rejected[room] = one_line(str(error)[:_LONGEST_REASON])
         else:
             replies[room] = reply
-    return _Heard(replies, uploads, rejected)
+    # Only when all are there it is known what is usual.
+    for room, reason in acceptance.implausible(sizes, accepted).items():
+        del replies[room], uploads[room], sizes[room]
+        rejected[room] = reason
+    kept = {room: acceptance.summary_of(given) for room, given in sizes.items()}
+    return _Heard(replies, uploads, dict(sorted(rejected.items())), kept)
 
 
 def _checked(answer: Reply | Rejected, card: RoomCard, number: int) -> Reply:
@@ -486,57 +525,6 @@ def _checked(answer: Reply | Rejected, card: RoomCard, number: int) -> Reply:
     return answer
 
 
-def _taken(frame: bytes, card: RoomCard, forms: Mapping[str, Form]) -> Payload:
-    """An upload that ``merge`` can take, whoever sent it; anything else is a PayloadError."""
-    numbers = sum(math.prod(shape) for shape in card.shapes.values()) + card.classes * card.width
-    if len(frame) > (most := 2 * 8 * numbers + _SPARE_BYTES):
-        raise PayloadError(f"its upload has {len(frame)} bytes; expected {most} at most")
-    upload = decode(frame, "its upload")
-    values = dict(leaves(upload))
-    for path in sorted({*values, *forms}):
-        if path not in forms:
-            raise PayloadError(f"its upload holds '{path}', which its algorithm does not send")
-        if path not in values:
-            raise PayloadError(f"its upload lacks '{path}'")
-        _check_form(f"its upload: {path}", values[path], forms[path], values)
-    return upload
-
-
-def _check_form(place: str, value: Value, form: Form, values: Mapping[str, Value]) -> None:
-    if form.shape is None:
-        if type(value) not in (int, float):
-            raise PayloadError(f"{place} is {value!r:.60}; expected a number")
-        array = np.asarray(value)
-    else:
-        if not isinstance(value, np.ndarray) or value.dtype.name not in form.dtypes:
-            got = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
-            raise PayloadError(f"{place} is {got}; expected {' or '.join(form.dtypes)}")
-        shape = tuple(_side(values, side) for side in form.shape)
-        if value.shape != shape:
-            raise PayloadError(f"{place} has shape {value.shape}; expected {shape}")
-        array = value
-    numbers = cast("np.ndarray[Any, np.dtype[np.float64]]", array)
-    if array.dtype.kind == "f" and not np.isfinite(numbers).all():
-        raise PayloadError(f"{place} holds NaN or infinity")
-    least, most = form.least, form.most
-    low, high = least is not None and numbers < least, most is not None and numbers > most
-    if np.any(low) or np.any(high):
-        bounds = f"{'any' if least is None else least:} to {'any' if most is None else most}"
-        raise PayloadError(
-            f"{place} has values from {array.min()} to {array.max()}; expected {bounds}"
-        )
-
-
-def _side(values: Mapping[str, Value], side: int | str) -> int:
-    """How long a side is; one that a mask of the upload decides, by its true entries."""
-    if isinstance(side, int):
-        return side
-    mask = values.get(side)
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
-        raise PayloadError(f"its upload: {side} is no mask")
-    return int(mask.sum())
-
-
 # ---- what is recorded --------------------------------------------------------------------------
 
 
@@ -544,11 +532,10 @@ def _trained(
     algorithm: Algorithm,
     server: Tree,
     requests: _Requests,
-    replies: Mapping[str, Reply],
-    rejected: Mapping[str, str],
+    heard: _Heard,
 ) -> Tree:
     """The half of a record that is known when a round's uploads are merged."""
-    members = sorted(requests)
+    members, replies = sorted(requests), heard.replies
     rooms: dict[str, dict[str, Any]] = {}
     missing: dict[str, bool] = {}
     for room in members:
@@ -576,7 +563,8 @@ def _trained(
                 f"{len(members)} rooms; give a number, a value for each room, or a matrix between "
                 "them"
             )
-    told: Tree = {"rejected": dict(rejected)} if rejected else {}
+    apart = {"rejected": dict(heard.rejected), "diverged": heard.diverged}
+    told: Tree = {what: by_room for what, by_room in apart.items() if by_room}
     return {"rooms": rooms, "server": between, "missing": missing, **told}
 
 
@@ -637,8 +625,7 @@ def _record(
     }
     if any(missing.values()):
         record["missing"] = {what: names for what, names in missing.items() if names}
-    if "rejected" in trained:
-        record["rejected"] = trained["rejected"]
+    record |= {what: trained[what] for what in ("rejected", "diverged") if what in trained}
     if sorted(halves) != sorted(rooms):
         record["members"] = sorted(halves)  # whose rows the matrices of "server" are
     return record

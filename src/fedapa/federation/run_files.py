@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 from fedapa import algorithms
 from fedapa.errors import PlanError, RunError
 from fedapa.evaluation.record import JsonLines
-from fedapa.federation.plan import Plan, differences
+from fedapa.federation.plan import LATER, Plan, differences
 from fedapa.toml import read_toml
 from fedapa.windows.labels import Label
 
@@ -151,13 +151,19 @@ def read_plan(folder: Path) -> Plan:
             plan = Plan(**document)
         except PlanError as error:
             raise ValueError(str(error).removeprefix(f"{path}: ")) from error
-        if changed := differences(document, plan.document()):
+        named = {f"{name}.{key}" for name, part in document.items() for key in _keys(part)}
+        changed = differences(document, plan.document())
+        if changed := [text for text in changed if text.partition(":")[0] not in LATER - named]:
             missing = changed[0].partition(":")[0]
             raise ValueError(
                 f"it does not give {missing} as a run of this version does; environment.json names "
                 "the version that made it"
             )
     return plan
+
+
+def _keys(part: Any) -> Iterable[str]:
+    return part if isinstance(part, dict) else ()
 
 
 def _check_installed(path: Path, document: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ import torch
 from pydantic import ConfigDict, Field
 from torch import Tensor
 
-from fedapa.errors import RunError
+from fedapa.errors import DivergedError
 from fedapa.learning.augment import Augmentation, Augmenter
 from fedapa.learning.by_hand import KnownSteps, Pace
 from fedapa.learning.losses import Hybrid
@@ -144,7 +144,7 @@ def fit(
             seen += len(labels)
     means = {name: float(value) / seen for name, value in sums.items()}
     if not all(math.isfinite(value) for value in means.values()):
-        raise RunError(
+        raise DivergedError(
             f"room '{room.name}': the loss became {means['loss']} in training; "
             "lower learning_rate or look for extreme windows with 'fedapa inspect'"
         )

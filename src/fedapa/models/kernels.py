@@ -47,6 +47,7 @@ __all__ = [
     "rectified_gradient",
     "rectified_pool",
     "rectified_sums",
+    "shared_likelihood",
     "standardise",
     "tempered",
     "untempered",

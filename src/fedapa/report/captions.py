@@ -16,6 +16,7 @@ __all__ = [
     "number_of",
     "shape_text",
     "source_text",
+    "tested_text",
     "time_text",
     "without_labels",
 ]
@@ -45,7 +46,7 @@ def data_text(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
         [
             source_text(data["source"], synthetic=data["synthetic"]),
             f"{number_of(len(data['rooms']), 'room')}, {_classes(data)}, {windows}",
-            f"split {data['split']}, {_tested(data, seeds)}",
+            f"split {data['split']}, {tested_text(data, seeds)}",
             f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
         ]
     )
@@ -57,10 +58,11 @@ def _classes(data: Mapping[str, Any]) -> str:
     return f"{told} and {len(activities)} activities" if activities else told
 
 
-def _tested(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
+def tested_text(data: Mapping[str, Any], seeds: Sequence[int]) -> str:
     """How much is tested; of the first seed, since another may split otherwise."""
     rooms = data["rooms"].values()
-    told = number_of(sum(room["test"] for room in rooms), "test window")
+    scored = data.get("scored", "test")
+    told = number_of(sum(room["test"] for room in rooms), f"{scored} window")
     if all(room.get("recordings") for room in rooms):
         recordings = sum(room["recordings"]["test"] for room in rooms)
         told += f" of {number_of(recordings, 'recording')}"

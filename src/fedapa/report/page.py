@@ -19,6 +19,7 @@ from fedapa import algorithms
 from fedapa.algorithms.local import Local
 from fedapa.csi.capture import data_kind
 from fedapa.errors import FedapaError
+from fedapa.evaluation.record import not_taken
 from fedapa.evaluation.results import Results, Setting
 from fedapa.evaluation.theory import theory_of
 from fedapa.evaluation.verdict import answers
@@ -51,6 +52,8 @@ from fedapa.report.tables.theory import theory_table
 __all__ = ["Lead", "Report", "write_index", "write_report", "write_run_page"]
 
 _MOST = 5
+_MOST_TOLD = 20
+"""Uploads that were not taken: so many are told one by one."""
 _DPI = 160
 _SIMULATED = f"{data_kind(True)} rooms."
 _COMPUTED = (
@@ -61,6 +64,8 @@ _MEANINGS = {
     "accuracy": "Accuracy is the share of test windows in which the most probable class is right.",
     "macro_f1": "F1 of a class is high where few of its windows are missed and few others taken "
     "for it; macro F1 is the mean over classes, rare ones included.",
+    "macro_f1_answered": "“Answered too” also counts classes that were answered and never there, "
+    "with an F1 of 0, as scikit-learn's f1_score does.",
     "mae": "MAE, the mean absolute error, is how many people the answer is off by on average.",
     "within_one": "Within ±1 is the share of windows in which it is off by one person at most.",
     "mae_median": "The median's MAE is that of the median of the probabilities, which model files "
@@ -269,6 +274,7 @@ def _fill(report: Report, results: Results, runs: Runs, published: Mapping[str, 
     if not results.parameter:  # else it may differ from row to row
         chosen += [said for setting in results.settings for said in without_labels(setting.data)]
     report.points([*dict.fromkeys(chosen), *results.notes])
+    _not_taken(report, runs)
     if not results.parameter:
         report.table("settings", comparison.in_paper_layout(results))
     parts = [_Part(report, setting, runs) for setting in results.settings]
@@ -287,6 +293,23 @@ def _fill(report: Report, results: Results, runs: Runs, published: Mapping[str, 
         report.points(_facts({**results.environment, "commit": ", ".join(results.commits)}))
     for part in parts:
         part.plans(told=not results.environment)
+
+
+def _not_taken(report: Report, runs: Runs) -> None:
+    """What rooms did not contribute though they were asked, where there is any."""
+    told = []
+    for (_, name, seed), run in sorted(runs.items(), key=lambda item: item[0]):
+        for entry in not_taken(run.records):
+            what = "was rejected" if entry["what"] == "rejected" else "is missing"
+            told.append(
+                f"{name}, seed {seed}, round {entry['round']}: the upload of room "
+                f"'{entry['room']}' {what}: {entry['reason']}"
+            )
+    if told:
+        report.heading(2, "Uploads that were not taken")
+        report.say("In these rounds a room counts as absent; the others went on.")
+        more = [f"and {len(told) - _MOST_TOLD} more, see rounds.jsonl of the runs"]
+        report.points([*told[:_MOST_TOLD], *(more if len(told) > _MOST_TOLD else [])])
 
 
 def _about(results: Results) -> str:

@@ -113,6 +113,10 @@ class Split:
         """The windows that a normaliser is made of: those to learn from, with a label or not."""
         return np.union1d(self.train, self.unlabelled)
 
+    def scoring_validation(self) -> "Split":
+        """Validation windows in the place of the test: test and continuous ones are in no part."""
+        return replace(self, test=self.validation, continuous=_no_windows())
+
     @property
     def sizes(self) -> dict[str, int]:
         """Windows in each part that learning needs: train, validation, test."""

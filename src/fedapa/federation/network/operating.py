@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedapa.errors import RunError
-from fedapa.evaluation.record import JsonLines
+from fedapa.evaluation.record import JsonLines, not_taken
 from fedapa.federation import run_files
 from fedapa.federation.network.flower_calls import Control, NodeSeen
 from fedapa.federation.network.running import check_plan
@@ -109,6 +109,7 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
             ),
             "bytes": sum(line.get("bytes_up", 0) + line.get("bytes_down", 0) for line in lines),
             "rejected": sum(room in line.get("rejected", {}) for line in records),
+            "diverged": sum(room in line.get("diverged", {}) for line in records),
         }
     run: dict[str, Any] = {}
     if job is not None:
@@ -125,6 +126,7 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
         "server": {"running": process is not None, "process": process},
         "rooms": rooms,
         "run": run,
+        "not_taken": not_taken(records),
         "sentences": [_dated(entry) for entry in said.get("said", [])[-5:]],
         "refused": len(server.refused()),
         "trouble": server.disk_trouble(),

@@ -1,0 +1,279 @@
+"""When does the exchange help: what it adds to the same rooms alone, over all committed studies.
+
+A case is a study's setting at some number of labels. In each, some exchanges are held against what
+their rooms reach without: FedAvg against Local, since both minimise the same loss; FedAPA against
+its own losses without exchange where that was run, else against Local; FedJoin and the pooled
+newcomer against Local.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from fedapa.evaluation.results import Paired, Results, Row, Setting
+from fedapa.report.style import MARKERS, PALETTE, drawn
+from fedapa.report.tables.table import Table, markdown
+
+__all__ = ["CASES", "Case", "Gain", "gains_figure", "gains_of", "gains_table", "with_table"]
+
+_OPEN, _END = "<!-- gains -->", "<!-- end -->"
+_KINDS = {
+    "fedavg": "FedAvg",
+    "fedapa": "FedAPA",
+    "fedjoin": "FedJoin",
+    "pooled-newcomer": "raw windows of all",
+}
+"""What is held against rooms alone, and what it is called here."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the figure: where its rows are."""
+
+    group: str
+    label: str
+    experiment: str
+    setting: str
+    suffix: str = ""
+    """What row names end with: "-1" is one label of every class."""
+
+
+CASES = (
+    *(
+        Case(
+            "A new room among simulated ones, labelled recordings of every count",
+            n,
+            f"joining/{x}",
+            "rooms",
+            f"-{n}",
+        )
+        for x, numbers in (("quick-onboarding", "1 2 4 8 16 17"),)
+        for n in numbers.split()
+    ),
+    *(
+        Case(
+            "A new room on Wi-CaL (real), labelled windows of every count",
+            n,
+            "joining/wical-onboarding",
+            "rooms",
+            f"-{n}",
+        )
+        for n in ["3", "10", "30", "100", "140"]
+    ),
+    *(
+        Case(
+            "A new placement on WiAR (real), repetitions of every activity",
+            n,
+            "joining/wiar-onboarding",
+            "rooms",
+            f"-{n}",
+        )
+        for n in ["1", "2", "4", "7"]
+    ),
+    *(
+        Case(
+            "Half of the counts never labelled, simulated",
+            n,
+            "joining/quick-unseen-counts",
+            "rooms",
+            f"-{n}",
+        )
+        for n in ("lower half labelled", "upper half labelled", "every second labelled")
+    ),
+    *(
+        Case(
+            "Half of the counts never labelled, Wi-CaL (real)",
+            n,
+            "joining/wical-unseen-counts",
+            "rooms",
+            f"-{n}",
+        )
+        for n in ("lower half labelled", "upper half labelled", "every second labelled")
+    ),
+    *(
+        Case(
+            "All simulated rooms with few recordings of every count",
+            n,
+            "joining/quick-few-labels",
+            "rooms",
+            f"-{n}",
+        )
+        for n in ["1", "2", "4"]
+    ),
+    *(
+        Case(
+            "All Wi-CaL rooms (real) with few windows of every count",
+            n,
+            "joining/wical-few-labels",
+            "rooms",
+            f"-{n}",
+        )
+        for n in ["3", "10", "30"]
+    ),
+    Case("All rooms with all labels (table 1)", "Wi-CaL (real)", "wical/table1", "features"),
+    Case(
+        "All rooms with all labels (table 1)",
+        "WiAR (real), equal nets",
+        "wiar/table1",
+        "statistical",
+    ),
+    Case(
+        "All rooms with all labels (table 1)",
+        "WiAR (real), nets that differ",
+        "wiar/table1",
+        "model",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What an exchange adds in a case."""
+
+    case: Case
+    kind: str
+    against: str
+    """The row that it is held against, by its title."""
+    accuracy: Paired
+    error: Paired | None
+    """In people, of the answer that model files give; none for categories."""
+
+
+def gains_of(folder: Path, cases: Sequence[Case] = CASES) -> list[Gain]:
+    """All gains that the committed results hold."""
+    loaded: dict[str, Results] = {}
+    made = []
+    for case in cases:
+        if case.experiment not in loaded:
+            loaded[case.experiment] = Results.load(folder / case.experiment / "results.json")
+        settings = {setting.name: setting for setting in loaded[case.experiment].settings}
+        made += _of_case(case, settings[case.setting])
+    return made
+
+
+def _of_case(case: Case, setting: Setting) -> list[Gain]:
+    found = []
+    for kind in _KINDS:
+        row, alone = setting.row(f"{kind}{case.suffix}"), _alone(setting, kind, case.suffix)
+        if row is None or alone is None:
+            continue
+        accuracy = setting.against(row, alone, setting.rounds, "accuracy")
+        if accuracy is not None:
+            people = setting.counts_people
+            metric = "mae_median" if people and row.metrics(setting.rounds, "mae_median") else "mae"
+            error = setting.against(row, alone, setting.rounds, metric) if people else None
+            found.append(Gain(case, kind, alone.title.partition(",")[0], accuracy, error))
+    return found
+
+
+def _alone(setting: Setting, kind: str, suffix: str) -> Row | None:
+    control = setting.row(f"{kind}-self{suffix}")
+    return control if control is not None else setting.row(f"local{suffix}")
+
+
+def gains_figure(gains: Sequence[Gain]) -> Figure:
+    """Points of accuracy on the left, people of error on the right; a line for each case."""
+    cases = list(dict.fromkeys(gain.case for gain in gains))
+    groups = list(dict.fromkeys(case.group for case in cases))
+    places: dict[Case, float] = {}
+    for number, case in enumerate(cases):
+        places[case] = number + 1.3 * (groups.index(case.group) + 1)
+    kinds = [kind for kind in _KINDS if any(gain.kind == kind for gain in gains)]
+    said = (
+        "What an exchange adds to rooms alone, mean over rooms and seeds 0, 1, 2 with the 95 % "
+        "interval of the mean, paired over seeds; filled is clear: the interval leaves zero out. "
+        "FedAPA in table 1 is held against its own losses without exchange, everything else "
+        "against Local. Intervals that leave the panel go on. Sources and commits: the tables of "
+        "the pages that are named in the text."
+    )
+    with drawn(1.3 + 0.205 * (max(places.values()) + 1), said) as figure:
+        left, right = figure.subplots(1, 2, sharey=True)
+        for axes, is_error in ((left, False), (right, True)):
+            axes.axvline(0, color="#555555", lw=0.9)
+            for gain in gains:
+                difference = gain.error if is_error else gain.accuracy
+                if difference is None:
+                    continue
+                scale, look = 1 if is_error else 100, kinds.index(gain.kind)
+                place = places[gain.case] + 0.2 * (look - (len(kinds) - 1) / 2)
+                colour = PALETTE[look]
+                if difference.low is not None and difference.high is not None:
+                    ends = [scale * difference.low, scale * difference.high]
+                    axes.plot(ends, [place] * 2, color=colour, lw=0.9)
+                filled = colour if difference.is_clear else "white"
+                axes.plot(
+                    scale * difference.mean, place, MARKERS[look], ms=3.6, mec=colour, mfc=filled
+                )
+            axes.grid(visible=False, axis="y")
+        left.set(xlabel="accuracy (points; right is better)", xlim=(-40, 48))
+        right.set(xlabel="error (people; left is better)", xlim=(-2.4, 0.9))
+        left.set_yticks(list(places.values()), [case.label for case in cases])
+        for group in groups:
+            first = next(case for case in cases if case.group == group)
+            heading = left.annotate(
+                group,
+                (0, places[first] - 0.85),
+                xycoords=("axes fraction", "data"),
+                xytext=(3, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=7,
+                fontweight="bold",
+            )
+            heading.set_in_layout(False)  # it may reach into the panel beside it
+        left.set_zorder(right.get_zorder() + 1)  # or that would hide the ends of headings
+        left.patch.set_visible(False)
+        left.set_ylim(max(places.values()) + 0.8, 0)
+        handles = [
+            left.plot([], [], MARKERS[n], color=PALETTE[n], ms=4, label=_KINDS[kind])[0]
+            for n, kind in enumerate(kinds)
+        ]
+        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
+        return figure
+
+
+def gains_table(gains: Sequence[Gain]) -> Table:
+    """Every gain in points and in people, with its interval."""
+    cases = list(dict.fromkeys(gain.case for gain in gains))
+    by = {(gain.case, gain.kind): gain for gain in gains}
+    rows = [
+        [case.group, case.label, *(_cell(by.get((case, kind))) for kind in _KINDS)]
+        for case in cases
+    ]
+    return Table(
+        title="Gain over rooms alone: accuracy in points and error in people",
+        headings=["Where", "Labels", *_KINDS.values()],
+        rows=rows,
+        note=(
+            "Mean over rooms and seeds 0, 1, 2 and the 95 % interval of the mean, paired over "
+            "seeds; bold where it leaves zero out. FedAPA in table 1 against its own losses "
+            "without exchange, everything else against Local."
+        ),
+        text_columns=2,
+    )
+
+
+def _cell(gain: Gain | None) -> str:
+    if gain is None:
+        return "–"
+    said = _text(gain.accuracy, 100, 1)
+    return said if gain.error is None else f"{said}; {_text(gain.error, 1, 2)}"
+
+
+def _text(difference: Paired, scale: int, digits: int) -> str:
+    mean = f"{scale * difference.mean:+.{digits}f}"
+    if difference.low is None or difference.high is None:
+        return mean
+    low, high = (f"{scale * end:+.{digits}f}" for end in (difference.low, difference.high))
+    said = f"{mean} [{low}, {high}]"
+    return (f"**{said}**" if difference.is_clear else said).replace("-", "−")
+
+
+def with_table(text: str, gains: Sequence[Gain]) -> str:
+    """The page with its table of gains made anew."""
+    before, _, rest = text.partition(_OPEN)
+    _, _, after = rest.partition(_END)
+    body = markdown(gains_table(gains)).replace("\\*\\*", "**")
+    return f"{before}{_OPEN}\n\n{body.strip()}\n\n{_END}{after}"
