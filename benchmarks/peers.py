@@ -97,8 +97,8 @@ def measure(
             figures["startup_cpu_s"] = _startup(number)
         else:
             figures[name] = _part(name, {**PARTS, **FURTHER}[name], number)
-    if keep:
-        _keep(figures)
+        if keep:  # a part that fails loses no other
+            _keep(figures)
     return figures
 
 
