@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from fedapa.evaluation.theory import theory_of
+from fedapa.report.tables.theory import theory_table
 
 
 def record(number: int, *, server: dict[str, float], **room: float) -> dict[str, Any]:
     """A round of one room, which learns at 0.1 in two steps with λ = 1."""
-    fixed = {"rate": 0.1, "steps": 2.0, "squared_gradient": 4.0}
+    fixed = {"rate": 0.1, "steps": 2.0, "squared_gradient": 4.0, "weight": 1.0}
     return {
         "round": number,
         "rooms": {
             "a": {
-                "lambda": 1.0,
                 **{f"theory_{name}": value for name, value in {**fixed, **room}.items()},
             }
         },
@@ -67,3 +67,44 @@ def test_without_epochs_of_gradients_there_are_no_theorems() -> None:
     assert theory.one_round == ()
     assert theory.stationary is None
     assert theory.largest_rate is None
+
+
+_MEASURED = {
+    "objective_before": 1.0,
+    "penalty_change": 0.2,
+    "jump_refresh": 0.2,
+    "gradient_before": 1.0,
+    "gradient_after": 1.0,
+    "smoothness": 1.0,
+    "variance": 1.0,
+}
+
+
+def test_prototypes_that_stay_in_rooms_have_no_bounds() -> None:
+    """Nobody saw them move, which is no movement of 0 that every jump would be above."""
+    theory = theory_of([record(number, server={}, **_MEASURED) for number in (1, 2, 3)])
+    assert theory is not None
+    assert (theory.is_coupled, theory.one_round, theory.stationary) == (False, (), None)
+    table = theory_table(theory, rooms=3, temperature=0.5, about="")
+    told = {row[0]: row[1:] for row in table.rows}
+    assert told["Jump by new prototypes (Lemma 3)"] == ["not measured", "0.2", "–"]
+    assert not any("L_agg" in name or ", v" in name for name in told)
+
+
+def test_rounds_that_were_not_diagnosed_part_the_others() -> None:
+    moved = {"prototypes_moved": 0.1, "mixtures_moved": 0.1}
+    one, two = (
+        theory_of([record(number, server=moved, **_MEASURED) for number in numbers])
+        for numbers in ((1, 2), (1, 5))
+    )
+    assert one is not None
+    assert two is not None
+    assert ([number for number, *_ in one.one_round], two.one_round) == ([1], ())
+    assert (one.constants.penalty, two.constants.penalty) == (pytest.approx(1.0), 0.0)
+
+
+def test_the_weight_is_that_of_the_objective() -> None:
+    """FedProto's attraction, for one."""
+    theory = theory_of([record(1, server={}, weight=0.3)])
+    assert theory is not None
+    assert theory.weight == 0.3

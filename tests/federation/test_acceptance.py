@@ -55,6 +55,12 @@ def test_what_float32_cannot_square_is_beyond_the_ceiling() -> None:
     assert "no honest one has 1e+08" in implausible({"alone": measured}, {})["alone"]
 
 
+def test_a_whole_number_is_measured_as_any_other() -> None:
+    """It may have any number of digits."""
+    measured = sizes_of({"temperature": 10**30}, {"temperature": Form()})
+    assert "no honest one" in implausible({"a": measured}, {})["a"]
+
+
 def test_a_norm_is_compared_with_what_is_usual_in_the_round() -> None:
     """The lower median of 4, 5 and 600 is 5: 500 is believed, 600 is not."""
     assert implausible({"a": sizes(4), "b": sizes(5), "c": sizes(500)}, {}) == {}
@@ -158,3 +164,8 @@ def test_an_upload_of_many_values_is_rejected_before_it_is_unpacked(card: RoomCa
     upload = {str(number): number for number in range(100)}
     with pytest.raises(PayloadError, match="100 values; expected 64 at most"):
         take(encode(upload), card, {})
+
+
+def test_a_number_longer_than_a_float_is_rejected(card: RoomCard) -> None:
+    with pytest.raises(PayloadError, match="temperature holds NaN or infinity"):
+        take(encode({"temperature": 10**400}), card, {"temperature": Form(least=0)})

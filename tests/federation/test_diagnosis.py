@@ -68,6 +68,22 @@ def test_the_page_of_a_diagnosed_run_has_the_theory(make_rooms: MakeRooms, tmp_p
     assert "The theory, measured" not in (tmp_path / "plain.html").read_text()
 
 
+def test_a_diagnosis_does_not_go_on_from_another_net(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """Rounds 1 and 2 are diagnosed, 3 is not: what rooms kept in 2 is not where 4 begins."""
+    rooms, settings = make_rooms(), {"name": "fedapa", "warm_rounds": 3}
+    for rounds, every in ((2, 0), (3, None), (5, 0)):
+        told = run(
+            Plan.of({"rounds": rounds, "training": {"batch_size": 4}, "algorithm": settings}),
+            rooms=rooms,
+            out=tmp_path / "parts",
+            workers=0,
+            resume=rounds > 2,
+            diagnose=every,
+        )
+    has = [f"{THEORY}descent" in record["rooms"]["room 0"] for record in told.records]
+    assert has == [False, True, False, False, True]
+
+
 @pytest.mark.parametrize(
     ("algorithm", "every", "said"),
     [("fedavg", 0, "FedAvg is none; use fedapa"), ("fedapa", -1, "must be 0 or more")],

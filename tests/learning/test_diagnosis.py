@@ -52,6 +52,7 @@ def test_a_round_by_hand() -> None:
         "jump_refresh": 1.0,
         "penalty_change": 1.0,
         "penalty": 2.0,
+        "weight": 1.0,
         "embedding_mean": 1.0,
         "embedding_longest": 1.0,
     }

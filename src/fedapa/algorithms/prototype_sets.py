@@ -158,9 +158,9 @@ class PrototypeExchange(Algorithm):
             seen: the embeddings of the train windows by that net, and their labels.
             objective: what was minimised.
         """
-        if round.diagnose is None:
-            return {}, {}
-        last = cast(RoomState | None, state.get("diagnosis"))
+        if round.diagnose is None:  # what an earlier round kept is of another net from now on
+            return ({"diagnosis": {}} if "diagnosis" in state else {}), {}
+        last = cast(RoomState | None, state.get("diagnosis")) or None
         kept, told = descended(last, Seen.by(model, *seen), self.penalty(room, state, round))
         if round.diagnose and (round.number - 1) % round.diagnose == 0:
             key = round.key / "room" / room.name / "diagnosis"

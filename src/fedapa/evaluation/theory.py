@@ -1,14 +1,16 @@
 """The convergence theory held against a run that was diagnosed (docs/theory.md).
 
-Constants are the largest that the run showed: a bound with larger ones holds no better. With S
+Constants are the largest that the run showed, so they are lower bounds of the true ones. A bound
+that holds with them holds with the true ones, too; one that fails may hold with larger ones. With S
 steps of rate η in a round:
 
     Ĝ² = max ‖g‖²,  k̂ = max ‖ΔP‖ / (η S Ĝ),  L̂_agg = max ‖ΔQ‖ / ‖ΔP‖,
     ĉ = max |ΔΦ| / (‖ΔQ‖ + ‖ΔP‖),  Γ̂ = ĉ (1 + L̂_agg),  B̂ = max Φ.
 
-The refresh of prototypes may then cost λ Γ̂ k̂ η S Ĝ (Lemma 3), and gradients need not fall below
-2 λ Γ̂ k̂ Ĝ (Theorem 2). The share of that floor in Ĝ² is v = 2 λ Γ̂ k̂ / Ĝ: where v is near one or
-above, the bound allows gradients as large as they ever were.
+The refresh of prototypes may then cost λ Γ̂ k̂ η S Ĝ (Lemma 3, which cannot fail here: ĉ is made of
+the same changes), and gradients need not fall below 2 λ Γ̂ k̂ Ĝ (Theorem 2). The share of that floor
+in Ĝ² is v = 2 λ Γ̂ k̂ / Ĝ: where v is near one or above, the bound allows gradients as large as they
+ever were.
 """
 
 import itertools
@@ -76,6 +78,11 @@ class Theory:
     """Theorem 2 over the rounds after warm-up: the mean of ‖∇L‖², and what the theorem allows."""
 
     @property
+    def is_coupled(self) -> bool:
+        """Whether prototypes were seen to move: of those that stay in rooms nothing is known."""
+        return self.constants.movement > 0
+
+    @property
     def refresh_bound(self) -> float:
         """λ Γ̂ k̂ η S Ĝ: what new prototypes may cost by Lemma 3."""
         made = self.constants
@@ -141,8 +148,9 @@ def _rooms(record: Mapping[str, Any], name: str) -> list[float]:
 
 
 def _weights(record: Mapping[str, Any]) -> list[float]:
-    """λ_t by room: FedAPA's is recorded; one that has none of its own has it as 1 in Φ."""
-    return [float(room["lambda"]) for room in record["rooms"].values() if "lambda" in room] or [1.0]
+    """λ_t by room, as far as there were prototypes to weigh."""
+    said = [float(room["lambda"]) for room in record["rooms"].values() if "lambda" in room]
+    return _rooms(record, "weight") or said or [0.0]  # FedAPA tells it in the first round, too
 
 
 def _moved(record: Mapping[str, Any]) -> tuple[float, float]:
@@ -157,8 +165,8 @@ def _moved(record: Mapping[str, Any]) -> tuple[float, float]:
 def _sensitivity(moved: Sequence[tuple[Mapping[str, Any], float, float]]) -> float:
     """ĉ: the merge of round t is what changes Φ at the start of round t + 1."""
     found = [0.0]
-    for (_, p, q), (after, _, _) in itertools.pairwise(moved):
-        if p + q > 0:
+    for (record, p, q), (after, _, _) in itertools.pairwise(moved):
+        if p + q > 0 and _follows(record, after):
             found += [size / (p + q) for size in _sizes(_rooms(after, "penalty_change"))]
     return _top(found)
 
@@ -167,12 +175,12 @@ def _one_round(
     seen: Sequence[Mapping[str, Any]], made: Constants
 ) -> Iterable[tuple[int, float, float]]:
     """Round, objective at the start of the next, and its bound, wherever all of it was measured."""
-    if made.smoothness is None or made.variance is None:
+    if made.smoothness is None or made.variance is None or not made.movement:
         return
     for record, after in itertools.pairwise(seen):
         gradients = _rooms(record, "gradient_before"), _rooms(record, "gradient_after")
         before, reached = _rooms(record, "objective_before"), _rooms(after, "objective_before")
-        if not (gradients[0] and before and reached):
+        if not (gradients[0] and before and reached and _follows(record, after)):
             continue
         rate, steps = _mean(_rooms(record, "rate")), _mean(_rooms(record, "steps"))
         next_weight, weight = max(_weights(after)), max(_weights(record))
@@ -190,7 +198,7 @@ def _stationary(
     """The mean of ‖∇L‖² after warm-up and its bound 2Δ/(Kη) + L̂ησ̂² + 2λΓ̂k̂Ĝ, with L_inf = 0."""
     late = [record for record in seen if record["round"] > warm_rounds]
     measured = [record for record in late if _rooms(record, "gradient_before")]
-    if not measured or made.smoothness is None or made.variance is None:
+    if not measured or made.smoothness is None or made.variance is None or not made.movement:
         return None
     start = next((_rooms(r, "objective_before") for r in late if _rooms(r, "objective_before")), [])
     if not start:
@@ -208,6 +216,11 @@ def _stationary(
     floor = 2 * max(_weights(late[-1])) * made.coupling * made.movement * made.gradient
     noise = made.smoothness * rate * made.variance
     return found, 2 * _mean(start) / (updates * rate) + noise + floor
+
+
+def _follows(record: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether one is the next round: a run may be diagnosed in parts."""
+    return bool(after["round"] == record["round"] + 1)
 
 
 def _measured(seen: Sequence[Mapping[str, Any]], name: str) -> float | None:

@@ -70,7 +70,7 @@ def _check_form(place: str, value: Value, form: Form, values: Mapping[str, Value
     if form.shape is None:
         if type(value) not in (int, float):
             raise PayloadError(f"{place} is {value!r:.60}; expected a number")
-        array = np.asarray(value)
+        array = np.asarray(_float(cast("int | float", value)))
     else:
         if not isinstance(value, np.ndarray) or value.dtype.name not in form.dtypes:
             got = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
@@ -97,6 +97,14 @@ def _check_form(place: str, value: Value, form: Form, values: Mapping[str, Value
         raise PayloadError(
             f"{place} has the sum {numbers.sum():g}; expected {form.together} at most"
         )
+
+
+def _float(value: float) -> float:
+    """A number that somebody sent; whole ones may be longer than a float can be."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _side(values: Mapping[str, Value], side: int | str) -> int:
@@ -132,9 +140,10 @@ def sizes_of(upload: Payload, forms: Mapping[str, Form]) -> Sizes:
         form = forms[path]
         if form.counted:
             counts[path] = float(cast(float, value))
+        elif form.most is None and form.shape is None:
+            norms[path, ""] = abs(float(cast(float, value)))  # also of a whole number
         elif form.most is None and np.asarray(value).dtype.kind == "f":
-            shape = "" if form.shape is None else "×".join(map(str, form.shape))
-            norms[path, shape] = _largest_norm(np.asarray(value))
+            norms[path, "×".join(map(str, form.shape or ()))] = _largest_norm(np.asarray(value))
     return Sizes(norms, counts)
 
 

@@ -76,7 +76,8 @@ def descended(
 
     Returns:
         What to keep, and by name: the objective before and after the steps and its descent, both
-        jumps at the start of the round, by how much Φ changed there, and how long embeddings are.
+        jumps at the start of the round, by how much Φ changed there, λ_t, and how long embeddings
+        are.
     """
     weight, after = 0.0, 0.0
     if penalty is not None:
@@ -94,7 +95,7 @@ def descended(
         "classification": now.classification,
     }
     if penalty is not None:
-        told["penalty"] = after
+        told |= {"penalty": after, "weight": weight}
         kept = {**kept, "penalty": after, "weight": weight}
     return kept, told
 

@@ -497,9 +497,10 @@ class _Part:
         theory = theory_of(run.records, warm_rounds=settings.get("warm_rounds", 0))
         if theory is None:
             return
+        is_adaptive = settings.get("mixture") == "adaptive"  # a mean has no temperature
         told: dict[str, Any] = {
             "rooms": len(run.data["rooms"]),
-            "temperature": settings.get("aggregation_temperature"),
+            "temperature": settings.get("aggregation_temperature") if is_adaptive else None,
             "about": data_text(run.data, [run.plan.seed]),
         }
         self.report.heading(3, f"The theory, measured ({self.titles[name]})")
