@@ -110,7 +110,9 @@ def run(
     diagnose: Annotated[
         bool,
         typer.Option(
-            "--diagnose", help="Also record what the convergence theory speaks of (docs/theory.md)."
+            "--diagnose",
+            help="Also record what the convergence theory speaks of; for fedapa, its variants and "
+            "fedproto (docs/theory.md).",
         ),
     ] = False,
     gradients_every: Annotated[
