@@ -105,7 +105,7 @@ class Tuned:
         share = self.best.scores[self.goal]
         error = 100 * math.sqrt(share * (1 - share) / max(1, self.windows))
         return said + (
-            f", which tell it to about ± {error:.1f} points; test windows were not looked at)"
+            f", which tell it to ± {error:.1f} points at best; test windows were not looked at)"
         )
 
     def summary(self) -> dict[str, Any]:
