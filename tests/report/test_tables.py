@@ -445,3 +445,31 @@ def test_a_table_of_many_columns_is_set_smaller() -> None:
     narrow, wide = (Table("T", ["A"] * number, [["1"] * number]) for number in (10, 11))
     assert "class=dense" not in html_table(narrow)
     assert "class=dense" in html_table(wide)
+
+
+@pytest.mark.parametrize(("apart", "shown"), [(0.0, False), (0.02, True)])
+def test_a_second_macro_f1_is_a_column_where_it_says_something_else(
+    apart: float, shown: bool
+) -> None:
+    setting = made.setting()
+
+    def with_both(row: Row) -> Row:
+        outcomes = []
+        for outcome in row.outcomes:
+            at = {
+                horizon: {
+                    **held,
+                    "mean": {
+                        **held["mean"],
+                        "macro_f1_answered": held["mean"]["macro_f1"] - apart,
+                    },
+                }
+                for horizon, held in outcome.at.items()
+            }
+            outcomes.append(replace(outcome, at=at))
+        return replace(row, outcomes=outcomes)
+
+    both = replace(setting, rows=[with_both(row) for row in setting.rows])
+    headings = comparison.overall(both).headings
+    assert ("Macro F1, answered too (%)" in headings) == shown
+    assert "Macro F1 (%)" in headings

@@ -68,12 +68,26 @@ _PUBLISHED = {"accuracy": "Accuracy (%)", "macro_f1": "Macro F1 (%)", "mae": "MA
 
 
 def metrics_of(setting: Setting, wanted: Iterable[str] = _OF_ANSWERS) -> list[str]:
-    """Those of some metrics that a setting's results have."""
+    """Those of some metrics that a setting's results have; one that is another's double is not."""
     return [
         name
         for name in wanted
         if any(row.metrics(setting.rounds, name) is not None for row in setting.rows)
+        and not _is_double(setting, name)
     ]
+
+
+def _is_double(setting: Setting, name: str) -> bool:
+    """Whether every row has the same macro F1 by both definitions, to what a table shows."""
+    other = name.removesuffix("_answered")
+    pairs = [
+        (row.metrics(setting.rounds, name), row.metrics(setting.rounds, other))
+        for row in setting.rows
+    ]
+    return other != name and all(
+        one is None or (two is not None and np.allclose(one, two, rtol=0, atol=5e-4))
+        for one, two in pairs
+    )
 
 
 def _breaks(rows: Sequence[Row]) -> list[int]:
