@@ -30,7 +30,7 @@ def test_mistakes_are_told_in_a_sentence(tmp_path: Path) -> None:
         (("tune", "fedamb", *out), "did you mean 'fedamp'?"),
         (("tune", "forest", *out), "its file names no setting to tune"),
         (("tune", "fedamp", "--metric", "acuracy", *out), "did you mean 'accuracy'?"),
-        (("tune", "fedamp", "--validation", "0", *out), "no validation windows"),
+        (("tune", "fedamp", "--validation", "0", *out), "expected a share above 0"),
         (("tune", "fedamp", "--set", "algorithm.name=local", *out), "leave it out"),
     ):
         assert said in one_sentence(fedapa(*words, code=2))

@@ -158,6 +158,12 @@ def test_a_search_writes_a_plan_and_goes_on_to_more_trials(store: Path, tmp_path
     assert f"{first.windows} validation windows" in trials_table(first).note
     with pytest.raises(RunError, match="is there already; add --resume"):
         tune(plan, budget=2, out=out, workers=1)
+    kept = (out / "fedamp-seed0.json").read_bytes()
+    with pytest.raises(RunError, match="is of a search with another plan"):
+        tune(plan, budget=2, out=out, resume=True, validation=0.4, workers=1)
+    assert (out / "fedamp-seed0.json").read_bytes() == kept
+    with pytest.raises(PlanError, match=r"--validation 0: expected a share above 0"):
+        tune(plan, budget=2, out=out, resume=True, validation=0, workers=1)
     longer = tune(plan, budget=3, out=out, resume=True, workers=1)
     assert longer.trials[:2] == first.trials
     assert all(folder.stat().st_mtime_ns == made for folder, made in runs.items())

@@ -208,6 +208,10 @@ def tune(
     """
     if budget < 1:
         raise PlanError(f"budget {budget}: at least one trial is needed")
+    if not 0 < validation < 1:
+        raise PlanError(
+            f"--validation {validation:g}: expected a share above 0 and below 1, such as 0.2"
+        )
     if plan.total is None:
         raise PlanError('rounds = "open": a trial needs a last round; set rounds')
     kind = find(plan.algorithm["name"])
@@ -221,6 +225,7 @@ def tune(
     scored = {"data": {"scored": "validation", "validation": validation}}
     plans = [Plan.of(plan.document(), scored, _nested(changes)) for changes in settings]
     folders = [out / "runs" / folder_name(trial) for trial in plans]
+    _check_same(file.with_suffix(".json"), folders[0].name)
     done = finish(dict(zip(folders, plans, strict=True)), workers=workers, show=show)
     trials = [
         _trial(number, changes, folder.name, done[folder])
@@ -245,6 +250,21 @@ def tune(
     )
     write_text(file, _header(found, str(made["commit"])) + found.plan.toml())
     return found
+
+
+def _check_same(path: Path, first: str) -> None:
+    """Refuse to write over a search that began with another plan: its first trial is the plan."""
+    if not path.exists():
+        return
+    try:
+        before = json.loads(path.read_text())["trials"][0]["run"]
+    except (ValueError, KeyError, IndexError, TypeError):
+        before = None
+    if before != first:
+        raise RunError(
+            f"{path}: is of a search with another plan (data, rounds, settings or --validation); "
+            "choose another --out for this one"
+        )
 
 
 def trials_table(tuned: Tuned) -> Table:
