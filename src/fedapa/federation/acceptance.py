@@ -86,9 +86,10 @@ def _check_form(place: str, value: Value, form: Form, values: Mapping[str, Value
     low, high = least is not None and numbers < least, most is not None and numbers > most
     if np.any(low) or np.any(high):
         bounds = f"{'any' if least is None else least:} to {'any' if most is None else most}"
-        raise PayloadError(
-            f"{place} has values from {array.min()} to {array.max()}; expected {bounds}"
-        )
+        ends = array.min(), array.max()
+        if isinstance(value, int) and abs(ends[0]) < _READABLE:
+            ends = value, value
+        raise PayloadError(f"{place} has values from {ends[0]} to {ends[1]}; expected {bounds}")
     if form.where:
         mask = _mask(values, form.where)
         if mask.shape != array.shape or ((numbers > 0) != mask).any():
@@ -97,6 +98,10 @@ def _check_form(place: str, value: Value, form: Form, values: Mapping[str, Value
         raise PayloadError(
             f"{place} has the sum {numbers.sum():g}; expected {form.together} at most"
         )
+
+
+_READABLE = 10.0**15
+"""Whole numbers below this are told as they came; of longer ones no text is made."""
 
 
 def _float(value: float) -> float:
