@@ -40,91 +40,44 @@ class Case:
     """What row names end with: "-1" is one label of every class."""
 
 
+def _by_label(group: str, experiment: str, *labels: str) -> list[Case]:
+    """A case for each value of a joining study, by which its rows end."""
+    return [Case(group, label, f"joining/{experiment}", "rooms", f"-{label}") for label in labels]
+
+
+_HALVES = ("lower half labelled", "upper half labelled", "every second labelled")
+_ALL = "All rooms with all labels (table 1)"
 CASES = (
-    *(
-        Case(
-            "A new room among simulated ones, labelled recordings of every count",
-            n,
-            f"joining/{x}",
-            "rooms",
-            f"-{n}",
-        )
-        for x, numbers in (("quick-onboarding", "1 2 4 8 16 17"),)
-        for n in numbers.split()
+    *_by_label(
+        "A new room among simulated ones, labelled recordings of every count",
+        "quick-onboarding",
+        *("1", "2", "4", "8", "16", "17"),
     ),
-    *(
-        Case(
-            "A new room on Wi-CaL (real), labelled windows of every count",
-            n,
-            "joining/wical-onboarding",
-            "rooms",
-            f"-{n}",
-        )
-        for n in ["3", "10", "30", "100", "140"]
+    *_by_label(
+        "A new room on Wi-CaL (real), labelled windows of every count",
+        "wical-onboarding",
+        *("3", "10", "30", "100", "140"),
     ),
-    *(
-        Case(
-            "A new placement on WiAR (real), repetitions of every activity",
-            n,
-            "joining/wiar-onboarding",
-            "rooms",
-            f"-{n}",
-        )
-        for n in ["1", "2", "4", "7"]
+    *_by_label(
+        "A new placement on WiAR (real), repetitions of every activity",
+        "wiar-onboarding",
+        *("1", "2", "4", "7"),
     ),
-    *(
-        Case(
-            "Half of the counts never labelled, simulated",
-            n,
-            "joining/quick-unseen-counts",
-            "rooms",
-            f"-{n}",
-        )
-        for n in ("lower half labelled", "upper half labelled", "every second labelled")
+    *_by_label("Half of the counts never labelled, simulated", "quick-unseen-counts", *_HALVES),
+    *_by_label("Half of the counts never labelled, Wi-CaL (real)", "wical-unseen-counts", *_HALVES),
+    *_by_label(
+        "All simulated rooms with few recordings of every count",
+        "quick-few-labels",
+        *("1", "2", "4"),
     ),
-    *(
-        Case(
-            "Half of the counts never labelled, Wi-CaL (real)",
-            n,
-            "joining/wical-unseen-counts",
-            "rooms",
-            f"-{n}",
-        )
-        for n in ("lower half labelled", "upper half labelled", "every second labelled")
+    *_by_label(
+        "All Wi-CaL rooms (real) with few windows of every count",
+        "wical-few-labels",
+        *("3", "10", "30"),
     ),
-    *(
-        Case(
-            "All simulated rooms with few recordings of every count",
-            n,
-            "joining/quick-few-labels",
-            "rooms",
-            f"-{n}",
-        )
-        for n in ["1", "2", "4"]
-    ),
-    *(
-        Case(
-            "All Wi-CaL rooms (real) with few windows of every count",
-            n,
-            "joining/wical-few-labels",
-            "rooms",
-            f"-{n}",
-        )
-        for n in ["3", "10", "30"]
-    ),
-    Case("All rooms with all labels (table 1)", "Wi-CaL (real)", "wical/table1", "features"),
-    Case(
-        "All rooms with all labels (table 1)",
-        "WiAR (real), equal nets",
-        "wiar/table1",
-        "statistical",
-    ),
-    Case(
-        "All rooms with all labels (table 1)",
-        "WiAR (real), nets that differ",
-        "wiar/table1",
-        "model",
-    ),
+    Case(_ALL, "Wi-CaL (real)", "wical/table1", "features"),
+    Case(_ALL, "WiAR (real), equal nets", "wiar/table1", "statistical"),
+    Case(_ALL, "WiAR (real), nets that differ", "wiar/table1", "model"),
 )
 
 

@@ -37,6 +37,7 @@ def test_constants_and_bounds_by_hand() -> None:
             penalty_change=-0.6,
             jump_refresh=-0.6,
             objective_before=10.0,
+            descent=0.1,
             gradient_before=2.0,
             gradient_after=4.0,
             smoothness=5.0,
@@ -54,6 +55,7 @@ def test_constants_and_bounds_by_hand() -> None:
     assert theory.largest["jump_refresh"] == 0.6
     assert theory.largest_rate == pytest.approx(0.2)
     assert theory.one_round == ((2, 9.0, pytest.approx(10.45)),)
+    assert theory.within == ((2, 0.1, pytest.approx(0.15)),), "0.05·2·3 − 5·0.01/2·2·3: it fails"
     assert theory.stationary == (pytest.approx(3.0), pytest.approx(57.5))
 
 

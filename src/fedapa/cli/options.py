@@ -1,5 +1,6 @@
 """Options that several commands take, and what becomes of them."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,6 +30,7 @@ __all__ = [
     "Workers",
     "assignment",
     "base_of",
+    "data_flags",
     "given_only",
 ]
 
@@ -112,6 +114,11 @@ WithoutRooms = Annotated[
 def given_only(**values: Any) -> dict[str, Any]:
     """The values that were really given, so that nothing is overridden by a default."""
     return {key: value for key, value in values.items() if value is not None and value != {}}
+
+
+def data_flags(data: Path | None, **others: Any) -> dict[str, Any]:
+    """The section of a plan that says which rooms, as far as flags said it."""
+    return given_only(file=None if data is None else str(data), **others)
 
 
 def assignment(text: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from fedapa.cli.options import (
     WithoutRooms,
     Workers,
     assignment,
+    data_flags,
     given_only,
 )
 from fedapa.cli.output import print_json, print_out
@@ -154,13 +155,7 @@ def run(
         "precision": precision,
         "device": device,
         "algorithm": algorithm,
-        "data": given_only(
-            file=None if data is None else str(data),
-            split=split,
-            view=view,
-            only=only,
-            without=without,
-        ),
+        "data": data_flags(data, split=split, view=view, only=only, without=without),
         "model": given_only(architecture=architecture),
     }
     layers = [preset_values(base)] if base is not None else []

@@ -14,6 +14,7 @@ from fedapa.cli.options import (
     ViewName,
     WithoutRooms,
     assignment,
+    data_flags,
     given_only,
 )
 from fedapa.cli.output import print_json, print_out
@@ -87,13 +88,7 @@ def tune(
         "seed": seed,
         "rounds": rounds,
         "algorithm": {"name": algorithm, **usual},
-        "data": given_only(
-            file=None if data is None else str(data),
-            split=split,
-            view=view,
-            only=only,
-            without=without,
-        ),
+        "data": data_flags(data, split=split, view=view, only=only, without=without),
         "model": given_only(architecture=architecture),
     }
     plan = Plan.of(

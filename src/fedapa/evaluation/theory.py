@@ -71,6 +71,9 @@ class Theory:
     steps: float
     """S, the most."""
     constants: Constants
+    within: tuple[tuple[int, float, float], ...]
+    """Corollary 1 for rounds with gradients, means over rooms: round, by how much the steps brought
+    the objective down, and by how much they should at least."""
     one_round: tuple[tuple[int, float, float], ...]
     """Theorem 1 for rounds with gradients, means over rooms: round, what the objective came to at
     the start of the next round, and what the theorem allows."""
@@ -136,6 +139,7 @@ def theory_of(records: Sequence[Mapping[str, Any]], *, warm_rounds: int = 0) -> 
         rate=rate,
         steps=steps,
         constants=constants,
+        within=tuple(_within(seen, constants)),
         one_round=tuple(_one_round(seen, constants)),
         stationary=_stationary(seen, constants, warm_rounds),
     )
@@ -171,24 +175,45 @@ def _sensitivity(moved: Sequence[tuple[Mapping[str, Any], float, float]]) -> flo
     return _top(found)
 
 
+def _promised(record: Mapping[str, Any], made: Constants) -> float | None:
+    """Corollary 1: (η/2) G_{i,t}² − (L̂η²/2) S σ̂², with S times the mean of both ends for G².
+
+    None where no gradients were measured.
+    """
+    gradients = _rooms(record, "gradient_before"), _rooms(record, "gradient_after")
+    if made.smoothness is None or made.variance is None or not gradients[0]:
+        return None
+    rate, steps = _mean(_rooms(record, "rate")), _mean(_rooms(record, "steps"))
+    descent = rate / 2 * steps * (_mean(gradients[0]) + _mean(gradients[1])) / 2
+    return descent - made.smoothness * rate**2 / 2 * steps * made.variance
+
+
+def _within(
+    seen: Sequence[Mapping[str, Any]], made: Constants
+) -> Iterable[tuple[int, float, float]]:
+    """Round, its descent and what Corollary 1 promises, wherever both were measured."""
+    for record in seen:
+        promised, descents = _promised(record, made), _rooms(record, "descent")
+        if promised is not None and descents:
+            yield int(record["round"]), _mean(descents), promised
+
+
 def _one_round(
     seen: Sequence[Mapping[str, Any]], made: Constants
 ) -> Iterable[tuple[int, float, float]]:
     """Round, objective at the start of the next, and its bound, wherever all of it was measured."""
-    if made.smoothness is None or made.variance is None or not made.movement:
+    if not made.movement:
         return
     for record, after in itertools.pairwise(seen):
-        gradients = _rooms(record, "gradient_before"), _rooms(record, "gradient_after")
+        promised = _promised(record, made)
         before, reached = _rooms(record, "objective_before"), _rooms(after, "objective_before")
-        if not (gradients[0] and before and reached and _follows(record, after)):
+        if promised is None or not (before and reached and _follows(record, after)):
             continue
         rate, steps = _mean(_rooms(record, "rate")), _mean(_rooms(record, "steps"))
         next_weight, weight = max(_weights(after)), max(_weights(record))
-        descent = rate / 2 * steps * (_mean(gradients[0]) + _mean(gradients[1])) / 2
-        noise = made.smoothness * rate**2 / 2 * steps * made.variance
         refresh = next_weight * made.coupling * made.movement * rate * steps * made.gradient
         schedule = abs(next_weight - weight) * made.bound
-        allowed = _mean(before) - descent + noise + refresh + schedule
+        allowed = _mean(before) - promised + refresh + schedule
         yield int(record["round"]), _mean(reached), allowed
 
 

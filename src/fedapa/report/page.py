@@ -501,7 +501,8 @@ class _Part:
         told: dict[str, Any] = {
             "rooms": len(run.data["rooms"]),
             "temperature": settings.get("aggregation_temperature") if is_adaptive else None,
-            "about": data_text(run.data, [run.plan.seed]),
+            "about": f"{data_text(run.data, [run.plan.seed])} · commit "
+            f"{str(run.environment['commit'])[:10]}",
         }
         self.report.heading(3, f"The theory, measured ({self.titles[name]})")
         self.figure(f"theory-{name}", theory_figure(theory, **told), "The theory, measured")

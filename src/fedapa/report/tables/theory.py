@@ -55,6 +55,18 @@ def theory_table(theory: Theory, *, rooms: int, temperature: float | None, about
             None,  # its constants are made of these jumps: it cannot fail
         )
     )
+    if theory.within:
+        number, reached, promised = min(theory.within, key=lambda entry: entry[1] - entry[2])
+        rows.append(
+            _row(
+                f"Descent in round {number} (Corollary 1)",
+                f"{_number(promised)} at least",
+                reached,
+                reached >= promised,
+            )
+        )
+    else:
+        rows.append(["Corollary 1, Theorems 1 and 2", "give --gradients-every", "–", "–"])
     if theory.one_round:
         nearest = min(theory.one_round, key=lambda entry: entry[2] - entry[1])
         number, reached, allowed = nearest  # where it holds by the least, or fails by the most
