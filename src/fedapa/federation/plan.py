@@ -506,5 +506,7 @@ def _keys_at(root: type, path: Sequence[str]) -> list[str]:
     section = sections.get(path[0], root) if path else root
     if issubclass(section, BaseModel):
         return list(section.model_fields)
-    shared = {f.name for f in fields(Algorithm)} if issubclass(section, Algorithm) else set()
+    shared: set[str] = set()
+    if issubclass(section, Algorithm):
+        shared = {f.name for f in fields(Algorithm)}
     return [f.name for f in fields(section) if f.name not in shared]  # type: ignore[arg-type]

@@ -88,9 +88,9 @@ class Privacy:
         """What ε says, and what not, for people."""
         return (
             f"ε (δ = {self.delta:g}) bounds what the noised prototypes that left a room tell of "
-            f"one {self.unit} if its net is taken as given. It is no guarantee for recordings: the "
-            "net that made the prototypes was trained on them without noise, and scores and the "
-            "room's card leave it without noise, too (docs/differential-privacy.md)."
+            f"one {self.unit} if its net, normaliser included, is taken as given. It is no "
+            "guarantee for recordings: that net was trained on them without noise, and scores and "
+            "the room's card leave the room without noise, too (docs/differential-privacy.md)."
         )
 
 
