@@ -90,7 +90,7 @@ class SystemNoise:
     def normal(self, *shape: int) -> npt.NDArray[np.float64]:
         """Box and Muller's pairs of uniform numbers of 53 bits, none beyond 8.6 deviations.
 
-        With 2⁻⁵³ a number would be farther off, which is nothing beside any δ.
+        Ideal pairs are farther off with a probability of 2⁻⁵³, which is nothing beside any δ.
         """
         number = int(np.prod(shape, dtype=np.int64))
         pairs = (number + 1) // 2
