@@ -204,13 +204,19 @@ def test_who_was_absent_is_told_with_the_reason(tmp_path: Path) -> None:
     resting["diverged"] = {"hall": "the loss became nan"}
     for room in ("cafe", "lab"):
         silent["rooms"][room]["participated"] = False
-    write(tmp_path, silent, unscored, resting)
+    spent = record(4)
+    for room in ("cafe", "lab"):
+        spent["rooms"][room] |= {"participated": False, "epsilon": 3.0}
+    spent["withheld"] = {"lab": "its privacy budget is spent"}
+    write(tmp_path, silent, unscored, resting, spent)
     assert [(one["round"], one["rooms"], one["reason"]) for one in told(client)["absent"]] == [
         (1, ["cafe"], "did not answer, so nothing of it was learned"),
         (1, ["lab"], "its reply was rejected: its upload holds NaN"),
         (2, ["hall"], "missed the exchange after the round, so it has no score"),
         (3, ["lab"], "not chosen to train in this round"),
         (3, ["hall"], "its training diverged: the loss became nan"),
+        (4, ["cafe"], "sent no set in this round, to save its privacy budget"),
+        (4, ["lab"], "its privacy budget is spent"),
     ]
 
 

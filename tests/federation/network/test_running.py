@@ -205,6 +205,22 @@ def test_rooms_without_a_model_are_named_at_the_end_with_reason_and_remedy(
     assert all(sentence in printed for sentence in told)
 
 
+def test_status_tells_what_noised_sets_have_cost_and_what_that_says(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path
+) -> None:
+    """ε is divided among one release, and there are two rounds."""
+    private = {"epsilon": 4.0, "unit": "window", "releases": 1}
+    carry_out_job(server, prepared(server, make_store(THREE), tmp_path, privacy=private))
+    told = status_of(server)
+    for room in THREE:
+        assert told["rooms"][room]["privacy"]["epsilon"] == pytest.approx(4.0, abs=1e-5)
+        assert told["rooms"][room]["withheld"] == 1
+    assert "It is no guarantee for recordings" in told["run"]["privacy"]
+    printed = CliRunner().invoke(app, ["server", "status", str(server.path)]).output
+    assert "ε spent" in printed
+    assert "is withheld: its privacy budget is spent" in " ".join(printed.split())
+
+
 def test_a_run_that_left_nobody_without_a_model_says_nothing_of_models(
     server: ServerFolder, make_store: MakeStore, tmp_path: Path
 ) -> None:
