@@ -8,7 +8,7 @@ import pytest
 
 from fedapa import Plan
 from fedapa import run as run_plan
-from fedapa.cli.join import _counts
+from fedapa.cli.join import _counts, _notes
 from fedapa.errors import FedapaError, PlanError
 from fedapa.experiments.join import join as carry_out
 from tests.cli.test_cli import fedapa, one_sentence
@@ -53,6 +53,14 @@ def test_a_new_room_joins_and_leaves_a_model_and_a_page(
     with pytest.raises(FedapaError, match="is the federation itself"):
         carry_out(theirs, new, out=theirs, workers=0)
     refuses("attic", only=["attic"])
+    page = tmp_path / "demo" / "index.html"
+    page.parent.mkdir()
+    page.write_text("somebody else's page")
+    with pytest.raises(FedapaError, match=r"holds no room that joined \(index.html …\)"):
+        carry_out(theirs, new, out=page.parent, workers=0)
+    assert [one.name for one in page.parent.iterdir()] == ["index.html"]
+    with pytest.raises(FedapaError, match="is a file; choose another --out"):
+        carry_out(theirs, new, out=page, workers=0)
     refuses("no such file", data=tmp_path / "none.h5")
     (theirs / "checkpoint").write_bytes((theirs / "checkpoint").read_bytes() + b" ")
     changed = fedapa(*join, code=2)
@@ -104,6 +112,8 @@ def test_a_new_room_may_answer_what_it_recorded_unless_told_otherwise(
     assert "den may answer 0 or 1 people." in shown.stdout
     assert "Never 2, which the federation knows, too" in shown.stdout
     assert "only help to normalise here" in shown.stdout.replace("\n", " ")
+    short = " ".join(_notes(done, told_counts=True))
+    assert "for 10 rounds (algorithm.labelled_rounds), and trained for 2" in short
 
 
 def test_labels_that_the_federation_lacks_are_told_before_anything_is_trained(

@@ -141,7 +141,7 @@ def test_nets_with_batch_norm_have_a_line_for_it(make_store: MakeStore, tmp_path
 @pytest.mark.parametrize(
     ("changes", "split", "words"),
     [
-        ((), "recording", "split = 'recording', but it trains on the first days"),
+        ((), "recording", "split = 'recording', but it trains on the first days.*--split later"),
         (({"data": {"validation": 0.0}},), None, "leaves no day to choose on"),
         (({"data": {"train_recordings": 1}},), None, "with all labels of their first days"),
     ],

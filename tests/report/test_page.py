@@ -641,5 +641,11 @@ def test_an_earlier_report_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not {name for name in left if name.startswith(("model-", "features-", "settings"))}
 
 
+def test_a_letter_that_no_font_has_is_no_warning() -> None:
+    """Warnings are errors here; of a user they would be lines of our source."""
+    odd = replace(made.setting(), data={**made.data(), "source": "\U0010fffd.h5"})
+    assert "\U0010fffd" in svg(convergence(odd))
+
+
 def test_fonts_for_other_scripts_come_after_the_usual_one() -> None:
     assert families(["Malgun Gothic", "Arial"]) == ["DejaVu Sans", "Malgun Gothic"]

@@ -144,6 +144,13 @@ def _notes(done: "Joined", *, told_counts: bool) -> list[str]:
                 "windows without a label only help to normalise here: they are learned from where "
                 "there can be counts that no label has, which --counts says."
             )
+        elif (alone := settings.get("labelled_rounds", 0)) >= done.joined.plan.rounds:
+            notes.append(
+                "windows without a label only help to normalise here: a room learns from labels "
+                f"alone for {alone} rounds (algorithm.labelled_rounds), and trained for "
+                f"{done.joined.plan.rounds}; give it other --rounds than the federation had, and "
+                "a third of them is for labels alone."
+            )
     return [*notes, *done.joined.summary.get("notes", [])]
 
 

@@ -76,7 +76,7 @@ def _cases(plan: Plan) -> Sequence[Case]:
     if plan.data.split not in ("auto", "later"):
         raise PlanError(
             f"drift: split = '{plan.data.split}', but it trains on the first days and tests on the "
-            "last; leave the split out"
+            "last; use --split later"
         )
     if plan.data.partition != "rooms" or plan.data.fewer:
         raise PlanError(

@@ -285,7 +285,10 @@ def _possible(theirs: Run, counts: Sequence[Label]) -> tuple[Label, ...]:
 
 
 def _remember(out: Path, federation: Path) -> None:
-    """Refuse to go on with a room that joined another federation, or the same before it changed."""
+    """Refuse a folder of something else, or of a room that joined another federation.
+
+    The same federation before it changed is another one. A page of somebody else would be lost.
+    """
     state = federation / "checkpoint"
     if not state.is_file():
         raise PlanError(
@@ -293,7 +296,16 @@ def _remember(out: Path, federation: Path) -> None:
         )
     joined = hashlib.blake2b(state.read_bytes(), digest_size=8).hexdigest()
     file = out / "joined.txt"
-    if file.is_file() and file.read_text("utf-8").strip() != joined:
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out}: is a file; choose another --out")
+    there = [one.name for one in out.iterdir()] if out.is_dir() else []
+    foreign = sorted(name for name in there if not name.endswith(".partial"))
+    if foreign and not file.is_file():
+        raise RunError(
+            f"{out}: is not empty and holds no room that joined ({foreign[0]} …); choose another "
+            "--out"
+        )
+    if file.is_file() and file.read_bytes().strip() != joined.encode():
         raise RunError(
             f"{out}: holds a room that joined another federation, or this one before it changed; "
             "choose another --out, or remove it"

@@ -7,6 +7,7 @@ colours are told apart by colour-blind readers too. The caption is part of each 
 import io
 import re
 import textwrap
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -148,13 +149,21 @@ def save(figure: Figure, path: Path, *, dpi: int = 100) -> None:
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     written = io.BytesIO()
     # Letters as outlines: the same figure whatever fonts a reader has.
-    with matplotlib.rc_context({"svg.hashsalt": "fedapa"}):
+    with matplotlib.rc_context({"svg.hashsalt": "fedapa"}), _any_letters():
         figure.savefig(written, format=kind, dpi=dpi, metadata=dated)
     if kind == "png":  # 256 colours are enough for a figure, and a third of the size
         image = Image.open(written).convert("RGB").quantize(256, dither=Image.Dither.NONE)
         written = io.BytesIO()
         image.save(written, format="png", optimize=True)
     write_bytes(path, written.getvalue())
+
+
+@contextmanager
+def _any_letters() -> Iterator[None]:
+    """Names of rooms may have letters that the font lacks: boxes in a figure, not in a page."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+        yield
 
 
 def figure_kind(path: Path) -> str:
@@ -170,7 +179,7 @@ def svg(figure: Figure) -> str:
 
     ``--wide`` is its width there; page.css makes it smaller where the page is narrow.
     """
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE), _any_letters():
         buffer = io.StringIO()
         nothing = {"Date": None, "Creator": None}
         figure.savefig(buffer, format="svg", metadata=nothing, facecolor="none")
