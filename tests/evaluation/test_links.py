@@ -82,11 +82,10 @@ def test_the_study_varies_one_thing_of_fedapa_at_a_time() -> None:
     cases = {case.title: case for case in LINKS_STUDY.cases(plan)}
     assert {"Local", "FedAvg", "FedAPA", "FedAPA, ρ = 0.33", "FedAPA, int8"} <= set(cases)
     made_plans = {
-        title: LINKS_STUDY.plan(
-            Base(preset="quick", long_rounds=0), LINKS_STUDY.settings[0], case, 0
-        )
+        title: LINKS_STUDY.plan(Base(preset="quick"), LINKS_STUDY.settings[0], case, 0)
         for title, case in cases.items()
     }
+    assert {plan.rounds for plan in made_plans.values()} == {30}
     assert made_plans["FedAPA, one peer"].algorithm["peers"] == 1
     assert made_plans["FedAPA, epochs 1"].training.epochs == 1
     assert made_plans["FedAPA, int8, one peer"].precision == "int8"

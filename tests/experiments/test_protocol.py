@@ -14,6 +14,7 @@ from fedapa.experiments.protocol import CAUSES, PROTOCOL
 from fedapa.experiments.reproduce import published, reproduce
 from fedapa.federation.plan import differences
 from fedapa.report.figures.margins import margins_figure
+from fedapa.report.figures.sweeps import sweep
 from fedapa.report.tables.margins import AS_IT_IS, margins_of, margins_table, train_loss_at
 from tests.conftest import MakeStore
 from tests.report import made
@@ -108,6 +109,16 @@ def test_a_margin_is_its_losses_and_its_exchange_by_hand() -> None:
     assert cells[5] == "−4.0 [−6.5, −1.5] *"
     assert cells[-1] == "0.5"
     check_text(margins_figure(_setting()))
+
+
+def test_nine_causes_stand_below_an_axis_without_lying_over_each_other() -> None:
+    words = dict.fromkeys(str(case.value) for case in CAUSES.cases(Base("protocol").plan))
+    rows = [
+        _line(name, 0.5, cause) for cause in words for name in ("local", "fedapa", "fedapa-self")
+    ]
+    setting = replace(_setting(), rows=rows)
+    check_text(sweep(made.results([setting], parameter=CAUSES.parameter), setting))
+    check_text(margins_figure(setting))
 
 
 def test_the_train_loss_is_the_mean_over_the_rooms_that_tell_it() -> None:

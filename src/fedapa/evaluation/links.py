@@ -1,4 +1,4 @@
-"""Links: how long rounds take where rooms compute and send over a link of some speed and delay.
+"""Network links: how long rounds take where rooms compute and send with some speed and delay.
 
 A round is over when the slowest of its rooms has answered. A room receives the download (bytes d),
 trains (seconds c) and sends its upload (bytes u)::
@@ -24,7 +24,7 @@ Exchanged = Sequence[Mapping[str, Sequence[float]]]
 
 @dataclass(frozen=True)
 class Link:
-    """Between a room and the server."""
+    """A network link between a room and the server."""
 
     name: str
     down: float

@@ -1,4 +1,4 @@
-"""``fedapa reproduce links``: computing against sending, on links of different speed and delay.
+"""``fedapa reproduce links``: computing against sending, on network links of different speed.
 
 Expected shape: bytes, and time on Wi-Fi, 4G and NB-IoT, until rooms reach an accuracy: one line for
 each method, and for FedAPA with fewer rooms in a round, more or fewer epochs, fewer bits and fewer
@@ -8,6 +8,7 @@ that the runs recorded.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedapa.algorithms import find
@@ -54,7 +55,8 @@ def _cases(plan: Plan) -> Sequence[Case]:
         )
         for words, change in _variants(plan).items()
     ]
-    return [*algorithms(*_METHODS), *variants]
+    methods = [replace(case, long=False) for case in algorithms(*_METHODS)]
+    return [*methods, *variants]
 
 
 LINKS_STUDY = Experiment(

@@ -1,4 +1,4 @@
-"""Accuracy against bytes, and against time on links of some speed and delay."""
+"""Accuracy against bytes, and against time on network links of some speed."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Bytes and seconds that rows need to reach an accuracy, on links of some speed and delay."""
+"""Bytes and seconds that rows need to reach an accuracy, on network links of some speed."""
 
 from collections.abc import Sequence
 
@@ -95,7 +95,8 @@ def links_text(links: Sequence[Link] = LINKS) -> str:
     )
     return (
         "A round takes as long as its slowest room: download, training, upload and two delays. "
-        f"Seconds of training are those that the run's machine took. Assumed: {told}"
+        "Seconds of training are those that the run's machine took. Network links as assumed: "
+        f"{told}"
     )
 
 
