@@ -23,6 +23,8 @@ def test_a_round_is_as_long_as_its_slowest_room() -> None:
     assert SLOW.seconds(*first) == pytest.approx(5.0)
     rounds = [{"a": first, "b": second}, {"a": first}]
     assert seconds_of(rounds, SLOW) == pytest.approx([5.5, 10.5])
+    slow_start = [{"a": [1000, 500, 60.0]}, *({"a": first} for _ in range(4))]
+    assert seconds_of(slow_start, SLOW) == pytest.approx([5, 10, 15, 20, 25])
 
 
 def test_what_was_exchanged_is_what_a_run_recorded() -> None:

@@ -5,18 +5,21 @@ trains (seconds c) and sends its upload (bytes u)::
 
     seconds of a round = max over its rooms of  2·delay + 8·d/down + c + 8·u/up
 
-with down and up in bit/s. Bytes and seconds are those that a run recorded; scoring is left out,
-since nobody scores test windows in use, and so is the server, which merges in milliseconds.
+with down and up in bit/s. Bytes and seconds are those that a run recorded. c is the median of a
+room's rounds, which all train the same windows: the first also starts a process, and others may
+have met a busy machine. Scoring is left out, since nobody scores test windows in use, and so is the
+server, which merges in milliseconds.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from statistics import median
 from typing import Any
 
 from fedapa.evaluation.results import Outcome, Row, reached
 
-__all__ = ["LINKS", "Exchanged", "Link", "exchanged", "seconds_of", "until"]
+__all__ = ["LINKS", "Exchanged", "Link", "exchanged", "seconds_of", "training_of", "until"]
 
 Exchanged = Sequence[Mapping[str, Sequence[float]]]
 """A round each: room → bytes down, bytes up, seconds of training; only of rooms that took part."""
@@ -81,9 +84,22 @@ def exchanged(
     ]
 
 
+def training_of(rounds: Exchanged) -> dict[str, float]:
+    """Seconds that each room trains in a round: the median of its rounds."""
+    rooms = sorted({room for told in rounds for room in told})
+    return {room: median(told[room][2] for told in rounds if room in told) for room in rooms}
+
+
 def seconds_of(rounds: Exchanged, link: Link) -> list[float]:
-    """Seconds from the start to the end of each round."""
-    each = (max((link.seconds(*own) for own in told.values()), default=0.0) for told in rounds)
+    """Seconds from the start to the end of each round of a run."""
+    training = training_of(rounds)
+    each = (
+        max(
+            (link.seconds(down, up, training[room]) for room, (down, up, _) in told.items()),
+            default=0.0,
+        )
+        for told in rounds
+    )
     return list(accumulate(each))
 
 
@@ -99,4 +115,4 @@ def until(row: Row, accuracy: float, link: Link) -> list[float] | None:
 
 
 def _at(outcome: Outcome, number: int, link: Link) -> float:
-    return seconds_of(outcome.exchanged[:number], link)[-1]
+    return seconds_of(outcome.exchanged, link)[number - 1]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedapa.evaluation.links import LINKS, Link, until
+from fedapa.evaluation.links import LINKS, Link, training_of, until
 from fedapa.evaluation.record import LAST
 from fedapa.evaluation.results import Row, Setting, reached, target_accuracies
 from fedapa.report.captions import caption
@@ -63,7 +63,7 @@ def links_table(setting: Setting, links: Sequence[Link] = LINKS) -> Table:
         note=". ".join(
             [
                 "A round: KB of a room that takes part, both ways, and seconds of training of the "
-                "slowest room, mean over rounds and seeds",
+                "slowest room, the median of its rounds; means over seeds",
                 f"To reach an accuracy: the first round whose mean of {LAST} rounds is that good; "
                 "MB of all rooms, and the time until then on each link, mean over seeds; – where "
                 "some seed never gets there",
@@ -80,9 +80,9 @@ def links_table(setting: Setting, links: Sequence[Link] = LINKS) -> Table:
 
 
 def _of_a_round(row: Row) -> tuple[str, str]:
-    rounds = [told for one in row.outcomes for told in one.exchanged if told]
+    rounds = [told for one in row.outcomes for told in one.exchanged]
     kilobytes = [(own[0] + own[1]) / 1000 for told in rounds for own in told.values()]
-    slowest = [max(own[2] for own in told.values()) for told in rounds]
+    slowest = [max(training_of(one.exchanged).values()) for one in row.outcomes if one.exchanged]
     return f"{np.mean(kilobytes):,.1f}", f"{np.mean(slowest):.2f}"
 
 
@@ -95,7 +95,8 @@ def links_text(links: Sequence[Link] = LINKS) -> str:
     )
     return (
         "A round takes as long as its slowest room: download, training, upload and two delays. "
-        "Seconds of training are those that the run's machine took. Network links as assumed: "
+        "Seconds of training are those that the run's machine took, the median of a room's rounds. "
+        "Network links as assumed: "
         f"{told}"
     )
 
