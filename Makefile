@@ -63,8 +63,8 @@ format: setup  ## let ruff mend what it can
 bench: setup  ## measure
 	$(BIN)/python -m benchmarks
 
-pages: setup  ## docs/algorithms.md, tables and overview of docs/results, made anew
-	$(BIN)/python -m pages
+pages: setup  ## docs/algorithms.md, tables and figures of docs/results made anew; all as HTML and SVG in build/pages
+	$(BIN)/python -m pages results algorithms html
 
 wheel: setup  ## dist/fedapa-*.whl
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .

@@ -3,6 +3,8 @@
 ``results`` fills the tables of docs/results/*.md and docs/results/earlier/*.md from the
 results.json files beside them, draws the overview of the present experiments and fills and draws
 when exchange helps; ``algorithms`` fills docs/algorithms.md. Both take seconds and are the default.
+``html`` writes all pages as HTML, and every study with its figures as SVG, into build/pages, in
+minutes.
 ``simulator`` draws every figure of docs/simulator.md from measurements made anew, in minutes.
 """
 
@@ -15,6 +17,7 @@ from fedapa.files import write_text
 from fedapa.report.style import save
 from pages import algorithms, inserted
 from pages.gains import gains_figure, gains_of, with_table
+from pages.html import write_html
 from pages.overview import EXPERIMENTS, overview_of
 from pages.simulator import write_figures
 
@@ -40,7 +43,20 @@ def _simulator() -> None:
         sys.stdout.write(f"{path}\n")
 
 
-_MAKERS = {"results": _results, "algorithms": _algorithms, "simulator": _simulator}
+def _html() -> None:
+    out = DOCS.parent / "build" / "pages"
+    written = write_html(DOCS, out)
+    sys.stdout.write(
+        f"{len(written)} pages, the first to read: {out / 'results' / 'README.html'}\n"
+    )
+
+
+_MAKERS = {
+    "results": _results,
+    "algorithms": _algorithms,
+    "html": _html,
+    "simulator": _simulator,
+}
 
 
 def main() -> int:

@@ -47,6 +47,8 @@ def _by_label(group: str, experiment: str, *labels: str) -> list[Case]:
 
 _HALVES = ("lower half labelled", "upper half labelled", "every second labelled")
 _ALL = "All rooms with all labels (table 1)"
+_TUNED = "All rooms with all labels, every method tuned"
+_PROTOCOL = "The paper's protocol, simulated, windows drawn at random"
 CASES = (
     *_by_label(
         "A new room among simulated ones, labelled recordings of every count",
@@ -78,7 +80,11 @@ CASES = (
     Case(_ALL, "Wi-CaL (real)", "wical/table1", "features"),
     Case(_ALL, "WiAR (real), equal nets", "wiar/table1", "statistical"),
     Case(_ALL, "WiAR (real), nets that differ", "wiar/table1", "model"),
+    Case(_TUNED, "simulated, statistics", "tuned/table1-tuned", "features"),
+    Case(_PROTOCOL, "equal nets", "protocol/protocol", "statistical"),
+    Case(_PROTOCOL, "nets by size", "protocol/protocol", "model"),
 )
+"""In the order to show; a study that is not there yet has no line."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +105,14 @@ def gains_of(folder: Path, cases: Sequence[Case] = CASES) -> list[Gain]:
     loaded: dict[str, Results] = {}
     made = []
     for case in cases:
+        path = folder / case.experiment / "results.json"
+        if not path.is_file():
+            continue
         if case.experiment not in loaded:
-            loaded[case.experiment] = Results.load(folder / case.experiment / "results.json")
+            loaded[case.experiment] = Results.load(path)
         settings = {setting.name: setting for setting in loaded[case.experiment].settings}
-        made += _of_case(case, settings[case.setting])
+        if case.setting in settings:
+            made += _of_case(case, settings[case.setting])
     return made
 
 
@@ -139,9 +149,9 @@ def gains_figure(gains: Sequence[Gain]) -> Figure:
         places[case] = number + 1.3 * (groups.index(case.group) + 1)
     kinds = [kind for kind in _KINDS if any(gain.kind == kind for gain in gains)]
     said = (
-        "What an exchange adds to rooms alone, mean over rooms and seeds 0, 1, 2 with the 95 % "
+        f"What an exchange adds to rooms alone, mean over rooms and {_seeds(gains)} with the 95 % "
         "interval of the mean, paired over seeds; filled is clear: the interval leaves zero out. "
-        "FedAPA in table 1 and FedJoin with counts never labelled are held against their own "
+        "FedAPA with all labels and FedJoin with counts never labelled are held against their own "
         "losses without exchange, everything else against Local. Intervals that leave the panel go "
         "on. Sources and commits: the tables of the pages that are named in the text."
     )
@@ -204,12 +214,31 @@ def gains_table(gains: Sequence[Gain]) -> Table:
         headings=["Where", "Labels", *_KINDS.values()],
         rows=rows,
         note=(
-            "Mean over rooms and seeds 0, 1, 2 and the 95 % interval of the mean, paired over "
-            "seeds; bold where it leaves zero out. FedAPA in table 1 and FedJoin with counts never "
-            "labelled against their own losses without exchange, everything else against Local."
+            f"Mean over rooms and {_seeds(gains)} and the 95 % interval of the mean, paired over "
+            "seeds; bold where it leaves zero out. FedAPA with all labels and FedJoin with counts "
+            "never labelled against their own losses without exchange, everything else against "
+            "Local."
         ),
         text_columns=2,
     )
+
+
+def _seeds(gains: Sequence[Gain]) -> str:
+    """Which seeds gains are means over, in words."""
+    numbers = sorted({gain.accuracy.number for gain in gains})
+    if len(numbers) == 1:
+        return f"seeds {', '.join(map(str, range(numbers[0])))}"
+    groups = {
+        number: list(
+            dict.fromkeys(gain.case.group for gain in gains if gain.accuracy.number == number)
+        )
+        for number in numbers
+    }
+    usual = max(numbers, key=lambda number: len(groups[number]))
+    others = "; ".join(
+        f"{number} in “{name}”" for number in numbers if number != usual for name in groups[number]
+    )
+    return f"{usual} seeds ({others})"
 
 
 def _cell(gain: Gain | None) -> str:

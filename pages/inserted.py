@@ -19,6 +19,8 @@ from fedapa.report.tables.comparison import (
     overall,
     reach,
 )
+from fedapa.report.tables.links import links_table
+from fedapa.report.tables.margins import margins_table
 from fedapa.report.tables.table import Table, markdown
 
 __all__ = ["filled"]
@@ -35,6 +37,8 @@ _KINDS: Mapping[str, Callable[[Results, Setting], Table | None]] = {
     "differences": lambda _, setting: differences(setting),
     "reach": lambda _, setting: reach(setting),
     "sweep": lambda results, setting: overall(setting, parameter=results.parameter),
+    "margins": lambda _, setting: margins_table(setting),
+    "links": lambda _, setting: links_table(setting),
 }
 
 

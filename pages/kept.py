@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fedapa.errors import FedapaError
 from fedapa.evaluation.results import Outcome, Results, Setting
+from fedapa.experiments.protocol import CAUSES
 
 __all__ = ["keep", "lean"]
 
@@ -27,12 +28,17 @@ def keep(study: Path, folder: Path) -> None:
 
 
 def lean(results: Results) -> Results:
-    """Without horizons before all rounds, and over rounds the accuracy alone."""
-    return replace(results, settings=[_lean_setting(setting) for setting in results.settings])
+    """Without horizons before all rounds, and over rounds the accuracy alone.
+
+    Where the rounds are a cause like others, all horizons stay.
+    """
+    every = results.experiment == CAUSES.name
+    settings = [_lean_setting(setting, every=every) for setting in results.settings]
+    return replace(results, settings=settings)
 
 
-def _lean_setting(setting: Setting) -> Setting:
-    last = [horizon for horizon in setting.horizons if horizon >= setting.rounds]
+def _lean_setting(setting: Setting, *, every: bool) -> Setting:
+    last = [horizon for horizon in setting.horizons if every or horizon >= setting.rounds]
     rows = [
         replace(row, outcomes=[_lean_outcome(outcome, last) for outcome in row.outcomes])
         for row in setting.rows

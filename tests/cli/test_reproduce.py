@@ -10,11 +10,12 @@ import pytest
 
 from fedapa import processes
 from fedapa.cli import experiments
-from fedapa.cli.experiments import _OF_THE_COUNTER
+from fedapa.cli.experiments import _OF_THE_COUNTER, _OF_THE_PROTOCOL
 from fedapa.evaluation.results import Results
 from fedapa.experiments.compare import compare
 from fedapa.experiments.conduct import Execution
 from fedapa.experiments.experiment import Base
+from fedapa.experiments.protocol import OF_THE_PROTOCOL
 from fedapa.experiments.reproduce import (
     EXPERIMENTS,
     OF_THE_COUNTER,
@@ -124,8 +125,9 @@ def test_a_sweep_from_the_command_line(make_store: MakeStore, tmp_path: Path) ->
         *(*SMALL, "--out", tmp_path),
     )
     assert "warm-up (default)" in done.stdout
-    assert (tmp_path / "fig9b" / "model-sweep.png").is_file()
-    assert len(list((tmp_path / "runs").iterdir())) == 4
+    for setting in ("statistical", "model"):
+        assert (tmp_path / "fig9b" / f"{setting}-sweep.png").is_file()
+    assert len(list((tmp_path / "runs").iterdir())) == 2 * 4
 
 
 @pytest.mark.slow
@@ -136,7 +138,8 @@ def test_everything_at_once_shares_runs_and_has_one_page(tmp_path: Path) -> None
     )
     page = (tmp_path / "index.html").read_text()
     assert not (tmp_path / "fig6").exists()  # equal nets are another setting
-    shown = set(EXPERIMENTS) - {"fig6", *(one.name for one in OF_THE_COUNTER)}
+    apart = (*OF_THE_PROTOCOL, *OF_THE_COUNTER)
+    shown = set(EXPERIMENTS) - {"fig6", *(one.name for one in apart)}
     for name in (*shown, "table3", "architectures", "fig4"):
         assert f'id="{name}"' in page, name
         assert (tmp_path / name / "results.json").is_file(), name
@@ -169,8 +172,9 @@ def test_every_experiment_opens_with_its_command_and_what_to_expect() -> None:
         assert "Expected shape:" in opening, name
 
 
-def test_the_commands_know_which_experiments_are_of_the_counter() -> None:
+def test_the_commands_know_which_experiments_are_of_the_counter_and_of_the_protocol() -> None:
     assert tuple(experiment.name for experiment in OF_THE_COUNTER) == _OF_THE_COUNTER
+    assert tuple(experiment.name for experiment in OF_THE_PROTOCOL) == _OF_THE_PROTOCOL
 
 
 def test_the_papers_numbers_stand_apart() -> None:

@@ -47,7 +47,7 @@ def test_every_range_is_of_a_setting_that_the_algorithm_has(name: str) -> None:
     assert "training.learning_rate" in spans
     for share in (0.0, 1.0):
         changes = {key: span.at(share) for key, span in spans.items()}
-        built = Plan.of({"rounds": 30, "algorithm": name}, tuning._nested(changes))
+        built = Plan.of({"rounds": 30, "algorithm": name}, tuning.nested(changes))
         for key, value in changes.items():
             section, _, setting = key.partition(".")
             assert built.document()[section][setting] == value

@@ -58,7 +58,8 @@ def compare(
         ),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="smoke, quick, tables or paper: view, rounds, learning rate.")
+        str,
+        typer.Option(help="smoke, quick, tables, protocol or paper: view, rounds, learning rate."),
     ] = "quick",
     only: OnlyRooms = None,
     without: WithoutRooms = None,
@@ -226,13 +227,18 @@ Data = Annotated[
 # As experiments.reproduce has them; not imported from there, so that --help answers at once.
 _OF_THE_COUNTER = (
     *("learning-curve", "onboarding", "unseen-counts"),
-    *("few-labels", "what-travels", "drift", "tasks", "privacy"),
+    *("few-labels", "what-travels", "drift", "tasks", "privacy", "links"),
 )
+
+
+_OF_THE_PROTOCOL = ("protocol", "causes")
 
 
 def _experiment_command(name: str, about: str) -> None:
     """Give an experiment its command: all of them take the same options."""
     usual = "quick" if name in _OF_THE_COUNTER else "tables"
+    usual = "protocol" if name in _OF_THE_PROTOCOL else usual
+    usual_long = 0 if name in _OF_THE_PROTOCOL else None  # which says how many rounds there are
 
     @reproduce.command(name, help=f"{about}\n\nExample: fedapa reproduce {name} --preset {usual}")
     def command(
@@ -250,8 +256,15 @@ def _experiment_command(name: str, about: str) -> None:
             list[str] | None,
             typer.Option(help="Only this algorithm; give it once for each.", metavar="NAME"),
         ] = None,
+        tuned: Annotated[
+            Path | None,
+            typer.Option(
+                help="The --out of 'fedapa tune': every method with the settings chosen there.",
+                metavar="DIR",
+            ),
+        ] = None,
         rounds: Rounds = None,
-        long_rounds: LongRounds = None,
+        long_rounds: LongRounds = usual_long,
         all_long: AllLong = False,
         change: Changes = None,
         out: Annotated[
@@ -276,9 +289,14 @@ def _experiment_command(name: str, about: str) -> None:
             without=without,
         )
         _get_workers_ready()
+        wanted = experiments.chosen(name, base, setting, method)
+        if tuned is not None:
+            from fedapa.experiments.tuned import tuned as with_choices
+
+            wanted = [with_choices(one, base, tuned, seeds=seeds) for one in wanted]
         with shown_progress() as show:
             done = experiments.reproduce(
-                experiments.chosen(name, base, setting, method),
+                wanted,
                 base,
                 Execution(seeds, out, resume, workers, show, _as_typed()),
             )
@@ -298,12 +316,15 @@ for _name, _about in (
     ("fig9b", "A fixed weight of the prototype losses against the warm-up."),
     ("participation", "FedAPA with fewer rooms in a round, chosen in three ways."),
     ("windows", "What smaller windows cost against the paper's."),
+    ("protocol", "Local, FedAPA and self-prototypes under the paper's protocol."),
+    ("causes", "Which part of the protocol moves FedAPA's margin over Local, one at a time."),
     ("learning-curve", "How many recordings of every count must be labelled."),
     ("onboarding", "What a new room with few labels gets from a federation of others."),
     ("unseen-counts", "A new room that has labels for half of its counts only."),
     ("few-labels", "All rooms have few labels, and many windows without any."),
     ("what-travels", "Accuracy beside bytes: FedJoin with less in its messages."),
     ("drift", "Trained on the first days: what later days cost, and what helps without labels."),
+    ("links", "Bytes, and time on Wi-Fi, 4G and NB-IoT, until rooms reach an accuracy."),
     ("tasks", "One net that tells count and activity, against a net for each."),
     ("privacy", "Accuracy by ε: what noised prototypes cost, by window and by recording."),
     ("all", "Every table and figure of the paper into one directory, and one page of them."),
@@ -314,7 +335,7 @@ for _name, _about in (
 @reproduce.command("difficulty")
 def reproduce_difficulty(
     data: Data = None,
-    preset: Annotated[str, typer.Option(help="smoke, quick, long or six-rooms.")] = "quick",
+    preset: Annotated[str, typer.Option(help="smoke, quick, long, takes or six-rooms.")] = "quick",
     seed: Annotated[int, typer.Option(min=0)] = 0,
     window: Annotated[
         int | None, typer.Option(min=1, help="Packets; default: what the store recommends.")

@@ -55,7 +55,8 @@ SideBySide = Annotated[
 Preset = Annotated[
     str,
     typer.Option(
-        help="smoke (does it work?), quick (a counter), tables (hours) or paper (days on a CPU)."
+        help="smoke (does it work?), quick (a counter), tables or protocol (hours) or paper (days "
+        "on a CPU)."
     ),
 ]
 Source = Annotated[

@@ -33,7 +33,8 @@ def tune(
         typer.Option(min=1, help="Trials, each a whole run; the same for all that you compare."),
     ] = 10,
     preset: Annotated[
-        str, typer.Option(help="smoke, quick, tables or paper: view, rounds, learning rate.")
+        str,
+        typer.Option(help="smoke, quick, tables, protocol or paper: view, rounds, learning rate."),
     ] = "quick",
     only: OnlyRooms = None,
     without: WithoutRooms = None,

@@ -54,6 +54,7 @@ def outcome_of(
         at={horizon: figures for horizon, figures in at.items() if figures is not None},
         scored=scored,
         over_rooms=_curve(scores, "std", "accuracy"),
+        train_loss=_train_loss(records),
     )
 
 
@@ -61,6 +62,15 @@ def _curve(scores: Sequence[Mapping[str, Any]], part: str, metric: str) -> list[
     """One value per round; None where no room told a score."""
     values = [score[part].get(metric) for score in scores]
     return [None if value is None else float(value) for value in values]
+
+
+def _train_loss(records: Sequence[Mapping[str, Any]]) -> list[float | None]:
+    """The mean over rooms that tell a cross-entropy, round by round; nothing where none does."""
+    told = [
+        [float(entry["loss_ce"]) for entry in record["rooms"].values() if "loss_ce" in entry]
+        for record in records
+    ]
+    return [sum(losses) / len(losses) if losses else None for losses in told] if any(told) else []
 
 
 def _scores(record: Mapping[str, Any], alternative: str) -> Mapping[str, Any]:

@@ -126,6 +126,10 @@ class Outcome:
 
     over_rooms: Sequence[float | None] = field(default_factory=list)
     """The accuracy's standard deviation over rooms after each round, where it was kept."""
+    train_loss: Sequence[float | None] = field(default_factory=list)
+    """The cross-entropy of train windows in each round, mean over rooms, where it was kept."""
+    exchanged: Sequence[Mapping[str, Sequence[float]]] = field(default_factory=list)
+    """A round each: room → bytes down, bytes up, seconds of training; where a study is about it."""
 
     @property
     def rounds(self) -> int:

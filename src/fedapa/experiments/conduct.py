@@ -228,7 +228,7 @@ def _setting(
         )
         for case in alike.cases
     ]
-    setting = setting_of(empty, cases, below=out)
+    setting = setting_of(empty, cases, below=out, exchanged=experiment.keeps_exchanged)
     if experiment.combined is not None:
         setting = replace(setting, rows=experiment.combined(setting.rows))
     why = {"view_why": alike.view_why} if alike.view_why else {}

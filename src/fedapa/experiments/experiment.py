@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from fedapa.algorithms import find
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import REFERENCE, Results, Row, Setting, horizons_of
@@ -71,6 +73,8 @@ class Case:
     """Whether it is left out, with a note, where windows cannot be the numbers that it needs."""
     for_vectors: bool = False
     """Whether it is left out, with a note, where nets see matrices: its net takes vectors alone."""
+    by_seed: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """Further changes that differ from seed to seed: settings that a search chose."""
     joins: Mapping[str, Any] | None = None
     """Where each room in turn joins a federation of the others: the change, over preset and
     setting, that makes their plan."""
@@ -156,6 +160,10 @@ class Experiment:
     """What rows become where several runs are one; it keeps the name of one of its cases."""
     table: Callable[[Setting], Table] | None = None
     """A table of its own, of each setting, that comes before all others."""
+    figure: Callable[[Setting], Figure] | None = None
+    """A figure of its own, of each setting, after that table."""
+    keeps_exchanged: bool = False
+    """Whether results keep what each round moved and cost, room by room."""
 
     def under(self, names: Sequence[str] | None, *, features: bool) -> "Experiment":
         """This experiment in some settings only; in the one there is for features."""
@@ -233,6 +241,7 @@ class Experiment:
             base.plan.document(),
             {"seed": seed, "model": {"architecture": architecture}},
             case.change,
+            case.by_seed.get(seed, {}),
         ]
         plan = Plan.of(*layers)
         kind = find(plan.algorithm["name"])

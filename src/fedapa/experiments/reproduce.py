@@ -20,7 +20,9 @@ from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experimen
 from fedapa.experiments.fig4 import distribution_caption, distribution_table
 from fedapa.experiments.joining import FEW_LABELS, ONBOARDING, UNSEEN_COUNTS, WHAT_TRAVELS
 from fedapa.experiments.learning_curve import LEARNING_CURVE
+from fedapa.experiments.links import LINKS_STUDY
 from fedapa.experiments.privacy import PRIVACY
+from fedapa.experiments.protocol import OF_THE_PROTOCOL, PROTOCOL
 from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
@@ -55,14 +57,14 @@ __all__ = [
 
 OF_THE_COUNTER = (
     *(LEARNING_CURVE, ONBOARDING, UNSEEN_COUNTS),
-    *(FEW_LABELS, WHAT_TRAVELS, DRIFT, TASKS, PRIVACY),
+    *(FEW_LABELS, WHAT_TRAVELS, DRIFT, TASKS, PRIVACY, LINKS_STUDY),
 )
 """About our counter, not the paper's nets; "all" leaves them out."""
 EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
         *(TABLE1, TABLE2, FIG6, FIG7, FIG8A, FIG8B, FIG9A, FIG9B),
-        *(PARTICIPATION, WINDOWS, *OF_THE_COUNTER),
+        *(PARTICIPATION, WINDOWS, *OF_THE_PROTOCOL, *OF_THE_COUNTER),
     )
 }
 _Counted = Callable[[Sizes], tuple[Table, dict[str, Any]]]
@@ -86,7 +88,8 @@ class Reproduced:
 
 def published(name: str) -> Mapping[str, Any] | None:
     """What the paper reports for a table: setting → row → metrics; none for figures."""
-    return _papers().get(name) if name in ("table1", "table2") else None
+    named = "table1" if name == PROTOCOL.name else name.removesuffix("-tuned")
+    return _papers().get(named) if named in ("table1", "table2") else None
 
 
 def _papers() -> dict[str, Any]:
@@ -131,7 +134,8 @@ def chosen(
     if methods is not None:
         raise PlanError("all: has every method; name one experiment, or leave --method out")
     meant = [TABLE1.under(settings, features=features)]
-    others = [one for one in EXPERIMENTS.values() if one not in (TABLE1, *OF_THE_COUNTER)]
+    apart = (TABLE1, *OF_THE_PROTOCOL, *OF_THE_COUNTER)
+    others = [one for one in EXPERIMENTS.values() if one not in apart]
     for experiment in others:
         own = experiment.settings[0]
         if not experiment.fixed or (features and own is STATISTICAL):
@@ -154,8 +158,14 @@ def _shown(experiment: Experiment, conducted: Conducted, out: Path) -> Reproduce
     folder = out / results.experiment
     own = experiment.table
     tables = [] if own is None else [own(setting) for setting in results.settings]
+    figure = experiment.figure
     page = write_report(
-        folder, results, conducted.runs, published=published(results.experiment), first=tables[:]
+        folder,
+        results,
+        conducted.runs,
+        published=published(results.experiment),
+        first=tables[:],
+        figures=[] if figure is None else [figure(setting) for setting in results.settings],
     )
     chosen: list[str] = []
     for setting in results.settings:

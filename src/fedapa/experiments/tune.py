@@ -40,7 +40,19 @@ from fedapa.randomness import Key
 from fedapa.report.captions import data_text
 from fedapa.report.tables.table import Table
 
-__all__ = ["GOALS", "Goal", "Trial", "Tuned", "proposals", "trials_table", "tunables_of", "tune"]
+__all__ = [
+    "GOALS",
+    "Changes",
+    "Goal",
+    "Trial",
+    "Tuned",
+    "in_words",
+    "nested",
+    "proposals",
+    "trials_table",
+    "tunables_of",
+    "tune",
+]
 
 Goal: TypeAlias = Literal["accuracy", "macro_f1", "mae"]
 """What the best trial has most of; of ``mae`` the least."""
@@ -96,7 +108,7 @@ class Tuned:
         else:
             before = first.scores.get(self.goal)
             was = "failed" if before is None else f"had {scale * before:.{digits}f}{unit}"
-            changed = _in_words(self.best.settings)
+            changed = in_words(self.best.settings)
             said = f"{title}: {changed}, {name} {told}; the settings given {was}"
         tried = "1 trial" if len(self.trials) == 1 else f"{len(self.trials)} trials"
         said += f" ({tried} on {self.windows} validation windows"
@@ -223,7 +235,7 @@ def tune(
         )
     settings = proposals(plan, budget)
     scored = {"data": {"scored": "validation", "validation": validation}}
-    plans = [Plan.of(plan.document(), scored, _nested(changes)) for changes in settings]
+    plans = [Plan.of(plan.document(), scored, nested(changes)) for changes in settings]
     folders = [out / "runs" / folder_name(trial) for trial in plans]
     _check_same(file.with_suffix(".json"), folders[0].name)
     done = finish(dict(zip(folders, plans, strict=True)), workers=workers, show=show)
@@ -235,7 +247,7 @@ def tune(
     run = done[folders[best.number - 1]]
     assert isinstance(run, Run)
     found = Tuned(
-        plan=Plan.of(plan.document(), _nested(best.settings)),
+        plan=Plan.of(plan.document(), nested(best.settings)),
         trials=trials,
         best=best,
         goal=goal,
@@ -333,7 +345,8 @@ def _value(document: Mapping[str, Any], key: str) -> float | int:
     return value
 
 
-def _nested(changes: Changes) -> dict[str, dict[str, float | int]]:
+def nested(changes: Changes) -> dict[str, dict[str, float | int]]:
+    """As a change to a plan: "training.learning_rate" is a key of its section."""
     nested: dict[str, dict[str, float | int]] = {}
     for key, value in changes.items():
         section, _, name = key.partition(".")
@@ -341,14 +354,15 @@ def _nested(changes: Changes) -> dict[str, dict[str, float | int]]:
     return nested
 
 
-def _in_words(settings: Changes) -> str:
+def in_words(settings: Changes) -> str:
+    """Settings as one says them: "learning_rate = 0.02, temperature = 0.5"."""
     return ", ".join(f"{key.partition('.')[2]} = {value:g}" for key, value in settings.items())
 
 
 def _header(tuned: Tuned, commit: str) -> str:
     """Where the settings come from, as comments above the plan."""
     return (
-        f"# {_in_words(tuned.best.settings)}: chosen by 'fedapa tune' at commit {commit[:10]},\n"
+        f"# {in_words(tuned.best.settings)}: chosen by 'fedapa tune' at commit {commit[:10]},\n"
         f"# trial {tuned.best.number} of {len(tuned.trials)}, by {tuned.goal} on {tuned.windows} "
         f"validation windows of seed {tuned.plan.seed}.\n"
         "# Test windows of this seed were not looked at; those of other seeds may have validated.\n"

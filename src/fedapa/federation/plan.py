@@ -69,7 +69,7 @@ class DataPlan(_Section):
     without: Annotated[tuple[str, ...], Field(max_length=_MOST_ROOMS)] | None = None
     """Rooms to leave out."""
     simulated: str = "smoke"
-    """The simulated rooms where no file is given: smoke, quick, activities, long or
+    """The simulated rooms where no file is given: smoke, quick, activities, long, takes or
     six-rooms."""
     simulated_seed: NotNegativeInteger = 0
     """The seed of the simulated rooms; runs of different seeds share one set of rooms."""

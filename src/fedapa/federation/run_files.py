@@ -28,6 +28,7 @@ __all__ = [
     "read_plan",
     "read_records",
     "read_summary",
+    "read_times",
 ]
 
 
@@ -205,6 +206,13 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
         records = JsonLines(path).read()
         TypeAdapter(list[_Record]).validate_python(records)
     return records
+
+
+def read_times(folder: Path) -> list[dict[str, Any]]:
+    """How long each exchange took, the first that of round 1; nothing where it was not kept."""
+    path = folder / "seconds.jsonl"
+    with explaining(path):
+        return JsonLines(path).read() if path.is_file() else []
 
 
 def check_records(folder: Path, records: Sequence[dict[str, Any]], done: int) -> None:

@@ -82,7 +82,7 @@ _SPLITS = {
 }
 """How windows to test on were chosen, in words."""
 _OURS = re.compile(
-    r"settings\.tex|answer-\d+\.tex|[a-z]+-(horizons|overall-\d+|over-time|days|"
+    r"settings\.tex|answer-\d+\.(tex|png|svg)|[a-z]+-(horizons|overall-\d+|over-time|days|"
     r"differences(-mae(-median)?|-activity-accuracy)?|reach|rooms|soon|"
     r"room-curves|published|sweep|convergence|confusion|reliability|calibration|presence|weights(-[a-z0-9-]+)?|theory-[a-z0-9-]+|embedding)\.(tex|png|svg)"
 )
@@ -202,17 +202,20 @@ def write_report(
     *,
     published: Mapping[str, Any] | None = None,
     first: Sequence[Table] = (),
+    figures: Sequence[Figure] = (),
 ) -> Path:
     """Write everything about an experiment into ``folder``, made where there is none; the page.
 
     A part that needs a run which is not among ``runs`` is left out. ``published`` are the paper's
     figures: setting name → row name → {accuracy, macro_f1, mae}. ``first`` are tables of the
-    experiment's own, which answer its question.
+    experiment's own, which answer its question, and ``figures`` its own figures.
     """
     report = Report(results.title, folder)
     report.answers(results)
     for number, table in enumerate(first):
         report.table(f"answer-{number}", table)
+    for number, figure in enumerate(figures):
+        report.figure(f"answer-{number}", figure, results.title)
     _fill(report, results, runs, published or {})
     return report.finish(folder)
 

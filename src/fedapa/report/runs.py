@@ -7,10 +7,12 @@ from typing import Any
 
 from fedapa.algorithms import find
 from fedapa.errors import PlanError, RunError
+from fedapa.evaluation.links import exchanged as exchanged_of
 from fedapa.evaluation.outcomes import BLIND, blind_row, outcome_of
 from fedapa.evaluation.record import alternatives_in
 from fedapa.evaluation.results import REFERENCE, Outcome, Results, Row, Setting, horizons_of
 from fedapa.federation.run import Run
+from fedapa.federation.run_files import read_times
 
 __all__ = ["Runs", "load_runs", "results_of", "setting_of", "titles"]
 
@@ -95,16 +97,21 @@ def titles(runs: Sequence[Run]) -> list[str]:
 
 
 def setting_of(
-    setting: Setting, cases: Sequence[tuple[Row, Sequence[Run]]], *, below: Path | None = None
+    setting: Setting,
+    cases: Sequence[tuple[Row, Sequence[Run]]],
+    *,
+    below: Path | None = None,
+    exchanged: bool = False,
 ) -> Setting:
     """A setting with the rows of its runs, blind ones last, and what they say of their data.
 
     ``cases`` are rows still without outcomes, each with its runs, seed by seed. ``below`` is the
-    directory that runs are named relative to; by default each is by its own name.
+    directory that runs are named relative to; by default each is by its own name. ``exchanged``
+    keeps what each round moved and cost.
     """
     rows: list[Row] = []
     for row, runs in cases:
-        rows += _rows(row, runs, setting.horizons, below)
+        rows += _rows(row, runs, setting.horizons, below, exchanged=exchanged)
     # Nets first: what a model of numbers sees may be other than what all else do.
     first = min(cases, key=lambda case: _needs_numbers(case[1][0]))[1]
     blind = {run.plan.seed: run.summary["blind"] for run in first}
@@ -138,7 +145,14 @@ def _view_of(run: Run) -> str:
     return str(run.data.get("windows", "")).rpartition(", ")[2]
 
 
-def _rows(row: Row, runs: Sequence[Run], horizons: Sequence[int], below: Path | None) -> list[Row]:
+def _rows(
+    row: Row,
+    runs: Sequence[Run],
+    horizons: Sequence[int],
+    below: Path | None,
+    *,
+    exchanged: bool,
+) -> list[Row]:
     """The row of some runs, and one for each alternative that was scored in every round."""
     outcomes: dict[str, list[Outcome]] = {}
     for run in runs:
@@ -157,6 +171,9 @@ def _rows(row: Row, runs: Sequence[Run], horizons: Sequence[int], below: Path | 
                 scored=scored,
                 alternative=alternative,
             )
+            if exchanged:
+                moved = exchanged_of(run.records, read_times(run.folder))
+                outcome = replace(outcome, exchanged=moved)
             outcomes.setdefault(alternative, []).append(outcome)
     return [
         replace(

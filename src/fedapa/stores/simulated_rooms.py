@@ -48,7 +48,7 @@ __all__ = [
 _VERSION = 3
 """Raised when the same parameters give other numbers, or a name other rooms; part of every hash."""
 
-SIMULATED_PRESETS = ("smoke", "quick", "activities", "long", "six-rooms")
+SIMULATED_PRESETS = ("smoke", "quick", "activities", "long", "takes", "six-rooms")
 """Names of the presets, from small to large."""
 
 Times = Annotated[Whole, within(1, 10_000)]

@@ -1,7 +1,7 @@
 """Presets: plans by name.
 
-smoke takes seconds; quick is a counter, in minutes; tables and paper have the paper's nets on the
-paper's input, in hours and days.
+smoke takes seconds; quick is a counter, in minutes; tables, protocol and paper have the paper's
+nets on the paper's input, in hours and days.
 """
 
 import tomllib
@@ -12,7 +12,7 @@ from fedapa.errors import PlanError, nearest
 
 __all__ = ["PRESETS", "preset"]
 
-PRESETS = ("smoke", "quick", "tables", "paper")
+PRESETS = ("smoke", "quick", "tables", "protocol", "paper")
 
 
 def preset(name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ _LETTERS = 125
 """That fit beside each other in a legend."""
 _MARK = 8
 """Letters that a line's mark takes there."""
+_BESIDE, _BESIDE_SEVERAL = 40, 60
+"""Letters that fit below one axis; a sweep of several lines has wider panels."""
 _LEGEND_LINE = 0.2
 """Inches of a line of a legend."""
 
@@ -75,11 +78,11 @@ def sweep(results: Results, setting: Setting) -> Figure:
                 _line(axes, told, number, group if several else "")
             if several:
                 ticks = _ticks(rows)
-                axes.set_xticks(list(ticks.values()), [value_text(value) for value in ticks])
+                texts = [value_text(value) for value in ticks]
+                axes.set_xticks(list(ticks.values()), texts, **_slant(texts, _BESIDE_SEVERAL))
             else:
                 texts = [value_text(row.value) for row in rows]
-                slant = {"rotation": 30, "ha": "right"} if sum(map(len, texts)) > 40 else {}
-                axes.set_xticks(range(len(rows)), texts, **slant)
+                axes.set_xticks(range(len(rows)), texts, **_slant(texts, _BESIDE))
                 axes.set_xlim(-0.5, len(rows) - 0.5)
                 for row in rows:
                     if row.name in figures:
@@ -100,6 +103,11 @@ def sweep(results: Results, setting: Setting) -> Figure:
                 handles, order, loc="outside upper center", ncols=min(columns, len(order))
             )
         return figure
+
+
+def _slant(texts: Sequence[str], most: int) -> dict[str, Any]:
+    """How words stand below an axis where so many letters would lie over each other."""
+    return {"rotation": 30, "ha": "right"} if sum(map(len, texts)) > most else {}
 
 
 def _ticks(rows: Sequence[Row]) -> dict[float | str, float]:

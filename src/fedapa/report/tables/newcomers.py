@@ -1,6 +1,5 @@
 """How soon a new room counts: rounds and seconds until it is as right as it will be."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,6 +8,7 @@ import numpy as np
 from fedapa.evaluation.record import LAST
 from fedapa.evaluation.results import Row, Setting, spread
 from fedapa.federation.run import Run
+from fedapa.federation.run_files import read_times
 from fedapa.report.captions import caption
 from fedapa.report.runs import Runs
 from fedapa.report.tables.comparison import cell, metrics_of
@@ -129,6 +129,6 @@ def _row(row: Row, runs: Sequence[Run]) -> list[str]:
 
 def _trained(run: Run, rounds: int) -> float:
     """Seconds that a room trained in the first rounds, mean over rooms."""
-    lines = (run.folder / "seconds.jsonl").read_text("utf-8").splitlines()[:rounds]
-    spent = [room["train"] for line in lines for room in json.loads(line)["rooms"].values()]
+    times = read_times(run.folder)[:rounds]
+    spent = [room["train"] for exchange in times for room in exchange["rooms"].values()]
     return float(np.sum(spent)) / max(1, len(run.data["rooms"]))

@@ -1,0 +1,112 @@
+"""Bytes and seconds that rows need to reach an accuracy, on network links of some speed."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedapa.evaluation.links import LINKS, Link, training_of, until
+from fedapa.evaluation.record import LAST
+from fedapa.evaluation.results import Row, Setting, reached, target_accuracies
+from fedapa.report.captions import caption
+from fedapa.report.tables.table import Table
+
+__all__ = ["asked_accuracies", "links_table", "links_text", "seconds_text"]
+
+_NONE = "–"
+_MOST = 3
+"""Accuracies that a table asks for."""
+
+
+def asked_accuracies(setting: Setting) -> list[float]:
+    """The highest accuracies that half of the rows reach with every seed, at most three."""
+    rows = _shown(setting)
+    common = [
+        wanted
+        for wanted in target_accuracies(setting)
+        if 2 * sum(_rounds(row, wanted) is not None for row in rows) >= len(rows)
+    ]
+    return common[-_MOST:]
+
+
+def _shown(setting: Setting) -> list[Row]:
+    return [row for row in setting.deployed if any(one.exchanged for one in row.outcomes)]
+
+
+def _rounds(row: Row, accuracy: float) -> tuple[float, float] | None:
+    """Rounds and bytes of all rooms until a row is that good, mean over seeds."""
+    there = [reached(outcome, accuracy) for outcome in row.outcomes]
+    known = [found for found in there if found is not None]
+    if len(known) < len(there):
+        return None
+    rounds, moved = np.asarray(known, np.float64).mean(axis=0)
+    return float(rounds), float(moved)
+
+
+def links_table(setting: Setting, links: Sequence[Link] = LINKS) -> Table:
+    """A line for each row: what a round moves and costs, then bytes and seconds to accuracies."""
+    wanted = asked_accuracies(setting)
+    rows = []
+    for row in _shown(setting):
+        cells = [row.title, *_of_a_round(row)]
+        for accuracy in wanted:
+            there = _rounds(row, accuracy)
+            cells.append(_NONE if there is None else f"{there[1] / 1e6:,.2f}")
+            for link in links:
+                seconds = until(row, accuracy, link)
+                cells.append(_NONE if seconds is None else seconds_text(float(np.mean(seconds))))
+        rows.append(cells)
+    under = ["MB", *(link.name for link in links)]
+    return Table(
+        title=f"{setting.title}, bytes and time to reach an accuracy",
+        headings=["Method", "KB", "s", *(name for _ in wanted for name in under)],
+        rows=rows,
+        note=". ".join(
+            [
+                "A round: KB of a room that takes part, both ways, and seconds of training of the "
+                "slowest room, the median of its rounds; means over seeds",
+                f"To reach an accuracy: the first round whose mean of {LAST} rounds is that good; "
+                "MB of all rooms, and the time until then on each link, mean over seeds; – where "
+                "some seed never gets there",
+                links_text(links),
+                caption(setting),
+            ]
+        ),
+        spans=[
+            ("", 1),
+            ("a round", 2),
+            *((f"{100 * accuracy:.0f} %", len(under)) for accuracy in wanted),
+        ],
+    )
+
+
+def _of_a_round(row: Row) -> tuple[str, str]:
+    rounds = [told for one in row.outcomes for told in one.exchanged]
+    kilobytes = [(own[0] + own[1]) / 1000 for told in rounds for own in told.values()]
+    slowest = [max(training_of(one.exchanged).values()) for one in row.outcomes if one.exchanged]
+    return f"{np.mean(kilobytes):,.1f}", f"{np.mean(slowest):.2f}"
+
+
+def links_text(links: Sequence[Link] = LINKS) -> str:
+    """What was assumed of each link, and how time is counted."""
+    told = "; ".join(
+        f"{link.name} {_rate(link.down)} down, {_rate(link.up)} up, {1000 * link.delay:g} ms one "
+        f"way ({link.source})"
+        for link in links
+    )
+    return (
+        "A round takes as long as its slowest room: download, training, upload and two delays. "
+        "Seconds of training are those that the run's machine took, the median of a room's rounds. "
+        "Network links as assumed: "
+        f"{told}"
+    )
+
+
+def _rate(bits: float) -> str:
+    return f"{bits / 1e6:g} Mbit/s" if bits >= 1e6 else f"{bits / 1e3:g} kbit/s"
+
+
+def seconds_text(seconds: float) -> str:
+    """A time as one says it: 4.2 s, 12 min, 3.1 h."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,29 @@
+"""Pages as HTML: links lead to HTML, headings have anchors, studies have figures as SVG."""
+
+from pathlib import Path
+
+from pages import html
+from pages.html import as_html
+from tests.report import made
+
+
+def test_links_and_anchors_lead_where_markdown_has_them() -> None:
+    page = as_html(
+        "# The paper's protocol\n\n[tune](../tune.md#a-table) [out](https://example.org/a.md)\n\n"
+        "| a | b |\n|---|---|\n| 1 | 2 |\n\n![gains](when.png)\n"
+    )
+    assert '<h1 id="the-papers-protocol">' in page
+    assert 'href="../tune.html#a-table"' in page
+    assert 'href="https://example.org/a.md"' in page
+    assert "<td>2</td>" in page
+    assert 'src="when.svg"' in page
+
+
+def test_a_committed_study_becomes_a_page_with_figures_as_svg(tmp_path: Path) -> None:
+    study = tmp_path / "docs" / "study"
+    study.mkdir(parents=True)
+    made.results([made.setting()]).save(study / "results.json")
+    page = html._study(study / "results.json", tmp_path / "out")
+    assert page.name == "index.html"
+    assert (tmp_path / "out" / "statistical-convergence.svg").is_file()
+    assert "Overall comparison" in page.read_text()
