@@ -11,8 +11,8 @@ A tree is a mapping from words to numpy arrays, numbers, strings, ``None`` or fu
     16      16     of the body: BLAKE2b-128 (version 1), or CRC-32 and zeros (version 2)
     32      …      the body: a safetensors file
 
-Version 1 travels. Version 2 is for files that only their writer reads, states and checkpoints: it
-finds what a disk damages, and takes a fifth of the time.
+Version 1 travels. Version 2 is for what stays on a machine, states, checkpoints and what workers
+get and give: it finds what a disk damages, and takes a fifth of the time.
 
 The arrays are safetensors tensors named by their path (``model/encoder.head.bias``); scalars and
 empty trees stand as sorted JSON under the single metadata key ``tree`` (safetensors writes
@@ -141,7 +141,7 @@ def encode_parts(
         precision: "float16" and "int8" round arrays of floats, which come back as float32: each
             value is off by at most 2⁻¹¹ of its row's largest, or 1/254 of it. NaN and infinity
             in any array are refused there; a single number that is no array travels as it is.
-        travels: whether somebody else reads it; else its checksum is the quick one.
+        travels: whether it leaves this machine; else its checksum is the quick one.
     """
     arrays: dict[str, Array] = {}
     scalars: dict[str, object] = {}

@@ -114,6 +114,8 @@ class Participant:
     """The digest of the card by which the server knows the room; by default that of its card."""
     earlier: frozenset[str] = frozenset()
     """Digests of the cards that the room had before its store grew: its states go on."""
+    travels: bool = True
+    """Whether uploads leave this machine; else their checksums are the quick ones."""
 
     def exchange(self, round: Round, request: Request) -> Reply:
         """Answer one request of the server; refuses one that comes too late."""
@@ -194,7 +196,9 @@ class Participant:
                 confusion=judged.confusion,
                 reliability=judged.reliability,
                 roc=judged.roc,
-                upload=None if upload is None else encode(upload, request.precision),
+                upload=None
+                if upload is None
+                else encode(upload, request.precision, travels=self.travels),
                 report=report,
                 seconds=seconds,
                 note=note,

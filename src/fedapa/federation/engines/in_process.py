@@ -77,6 +77,7 @@ class _Served:
             folder=self._given.folder / "rooms" / room,
             model_path=self._given.folder / "models" / f"{room}.safetensors",
             known_as=self._given.cards.get(room, ""),
+            travels=False,
         )
 
 
