@@ -109,9 +109,74 @@ def test_what_cannot_travel_is_named(tree: dict[str, Any], complaint: str) -> No
 
 def test_a_newer_version_is_refused() -> None:
     frame = bytearray(encode({}))
-    frame[4] = 2
-    with pytest.raises(PayloadError, match="frame version 2, this fedapa reads 1"):
+    frame[4] = 3
+    with pytest.raises(PayloadError, match="frame version 3, this fedapa reads 1 and 2"):
         decode(bytes(frame))
+
+
+@given(_TREES)
+def test_a_kept_frame_holds_the_body_of_one_that_travels(tree: dict[str, Any]) -> None:
+    travelling, kept = encode(tree), encode(tree, travels=False)
+    assert travelling[32:] == kept[32:]
+    assert (travelling[4], kept[4]) == (1, 2)
+    assert encode(decode(kept)) == travelling
+
+
+@given(st.data())
+def test_one_changed_byte_of_a_kept_frame_is_noticed(data: st.DataObject) -> None:
+    frame = bytearray(encode({"p": np.arange(6.0), "q": {"r": 1}}, travels=False))
+    frame[data.draw(st.integers(0, len(frame) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(PayloadError):
+        decode(bytes(frame))
+
+
+@given(
+    st.dictionaries(
+        _WORDS,
+        hnp.arrays(
+            st.sampled_from(
+                [f"<{kind}{size}" for kind in "iuf" for size in (2, 4, 8)] + ["?", "u1"]
+            ),
+            hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3),
+        ),
+        max_size=6,
+    )
+)
+def test_the_body_is_what_the_safetensors_library_writes(arrays: dict[str, Any]) -> None:
+    assert encode(arrays)[32:] == save(arrays, metadata={"tree": "{}"})
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
+        '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}',
+        '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
+        '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},'
+        '"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}',
+        '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F32","shape":[-2],"data_offsets":[8,0]}}',
+        '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F32","shape":[true],"data_offsets":[0,4]}}',
+        '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F8","shape":[8],"data_offsets":[0,8]}}',
+        '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F32","shape":[2]}}',
+        '{"__metadata__":{"tree":"{}"},"a":7}',
+        "[]",
+    ],
+)
+def test_a_file_with_holes_overlaps_or_odd_places_is_refused(header: str) -> None:
+    body = len(header).to_bytes(8, "little") + header.encode() + bytes(8)
+    with pytest.raises(PayloadError, match="not a payload of ours"):
+        decode(_framed(body))
+
+
+def test_arrays_that_lie_at_odd_places_are_read() -> None:
+    header = '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}'
+    header += " " * (3 - len(header) % 8)
+    body = len(header).to_bytes(8, "little") + header.encode() + np.array([1.5]).tobytes()
+    found = decode(_framed(body))["a"]
+    assert isinstance(found, np.ndarray)
+    assert found.flags.aligned
+    assert found.flags.writeable
+    assert found.tolist() == [1.5]
 
 
 def _frame(arrays: dict[str, Any], tree: object) -> bytes:

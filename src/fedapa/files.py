@@ -127,6 +127,14 @@ def is_held(lock: Path) -> bool:
     return False
 
 
+def _is_no_file(path: Path) -> bool:
+    """Whether something stands there that is no file."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116 (as above)
+    except OSError:
+        return False
+
+
 def _is_special(path: Path) -> bool:
     """Whether something stands there that is neither a file nor a folder."""
     try:
@@ -194,14 +202,16 @@ def _remove_dead(target: Path) -> None:
     """Remove what was written aside for ``target`` by processes that are no more."""
     if sys.platform == "win32":
         return
-    # No glob: the name may hold what patterns mean something by.
-    aside_of_target = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{8}\.partial")
-    entries: list[Path] = []
+    names: list[str] = []
     with contextlib.suppress(OSError):  # one may write into a folder that one may not list
-        entries = list(target.parent.iterdir())
-    for entry in entries:
-        if aside_of_target.fullmatch(entry.name) is None:
+        names = os.listdir(target.parent)  # noqa: PTH208 (paths cost more than the look)
+    for name in names:
+        # No glob: the name may hold what patterns mean something by.
+        if not name.endswith(".partial") or not re.fullmatch(
+            re.escape(f".{target.name}.") + r"[0-9a-f]{8}\.partial", name
+        ):
             continue
+        entry = target.parent / name
         with contextlib.suppress(OSError):
             handle = os.open(entry, os.O_RDONLY)
             try:
@@ -224,17 +234,18 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def write_bytes(path: Path, *content: bytes) -> None:
+def write_bytes(path: Path, *content: bytes | memoryview) -> None:
     """Replace the content of ``path`` in one step; several parts stand one after the other.
 
     As ``aside``, with half of its calls: every room writes its state in every round.
     """
-    if sys.platform == "win32" or _is_special(path) or path.is_dir():
+    if sys.platform == "win32" or _is_no_file(path):
         with aside(path) as partial, partial.open("wb") as file:
             file.writelines(content)
         return
     target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if not os.path.isdir(target.parent):  # noqa: PTH112 (pathlib takes as long as the system)
+        target.parent.mkdir(parents=True, exist_ok=True)
     _remove_dead(target)
     handle, partial = _new_partial(target)
     with _naming(path, partial):
@@ -270,7 +281,7 @@ def _new_partial(target: Path) -> tuple[int, Path]:
         os.close(handle)
 
 
-def _write_all(handle: int, content: bytes) -> None:
+def _write_all(handle: int, content: bytes | memoryview) -> None:
     left = memoryview(content)
     while left:
         left = left[os.write(handle, left) :]

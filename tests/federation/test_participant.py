@@ -28,7 +28,7 @@ from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import check_training, prepare_rooms
 from fedapa.learning.fit import Training
 from fedapa.learning.prototypes import class_prototypes
-from fedapa.payload import Tree, decode, encode
+from fedapa.payload import Tree, decode, digest, encode
 from fedapa.randomness import Key
 from fedapa.rooms.model_file import load_model
 from fedapa.rooms.room import Room
@@ -72,6 +72,22 @@ def test_a_repeated_request_gets_the_same_answer_from_the_file(
     assert again.upload == first.upload
     assert again.scores == first.scores
     assert again.report == first.report
+
+
+def test_a_state_that_an_earlier_version_wrote_answers_a_repeated_request(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """It noted the digest of the whole download, in a frame with the other checksum."""
+    room = participant(make_rooms, tmp_path)
+    request = Request(download=encode({}), train=True)
+    first = room.exchange(round_number(1), request)
+    (path,) = tmp_path.rglob("round-*.state")
+    state = decode(path.read_bytes())
+    path.write_bytes(encode({**state, "asked": f"{digest(encode({}))}-True"}))
+    before = path.read_bytes()
+    again = room.exchange(round_number(1), request)
+    assert path.read_bytes() == before  # else it would have been trained and written anew
+    assert encode_reply(replace(again, seconds={})) == encode_reply(replace(first, seconds={}))
 
 
 def passes_of(monkeypatch: pytest.MonkeyPatch) -> list[Part]:

@@ -335,8 +335,11 @@ class Algorithm:
 
     def model(self, room: Room, state: RoomState, *, net: str = "model") -> Model:
         """The net that is trained, with the weights that the state holds by the name ``net``."""
-        with undrawn():
-            model = self.build(room)
+        if type(self).build is Algorithm.build:
+            model = room.blank()
+        else:
+            with undrawn():
+                model = self.build(room)
         load_weights(model, cast(NamedArrays, state[net]))
         if self.training.ordinal:
             held = [place for place in room.held if place < len(room.classes)]

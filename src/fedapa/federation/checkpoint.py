@@ -17,7 +17,7 @@ class Checkpoint:
 
     def save(self, state: Tree) -> None:
         """Replace the state; a full disk or a crash leaves the previous one."""
-        write_bytes(self.path, *encode_parts(state))
+        write_bytes(self.path, *encode_parts(state, travels=False))
 
     def load(self) -> dict[str, Value] | None:
         """The last state, or none if nothing was saved yet."""

@@ -71,7 +71,17 @@ from fedapa.learning.accounting import epsilon_of, noise_multiplier
 from fedapa.learning.private import release
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Counter, Model, answering_only, nearest_prototype
-from fedapa.payload import Array, Tree, Value, decode, digest, encode, leaves
+from fedapa.payload import (
+    Array,
+    Tree,
+    Value,
+    decode,
+    digest,
+    encode,
+    encode_parts,
+    leaves,
+    name_of,
+)
 from fedapa.randomness import Key, Noise, SystemNoise
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.model_file import prototype_distances, save_model
@@ -115,17 +125,19 @@ class Participant:
     """Digests of the cards that the room had before its store grew: its states go on."""
     noise: Noise = field(default_factory=SystemNoise)
     """Where the noise of its sets comes from, if it adds any; tests give their own."""
+    travels: bool = True
+    """Whether uploads leave this machine; else their checksums are the quick ones."""
 
     def exchange(self, round: Round, request: Request) -> Reply:
         """Answer one request of the server; refuses one that comes too late."""
         if self.algorithm.plans_ahead:
             planned_rounds(self.algorithm.title, round)
-        asked = digest(request.download or b"") + f"-{request.train}"
+        asked = f"{name_of(request.download or b'')}-{request.train}"
         states = _States(self.folder / request.run, self.room, self.known_as, self.earlier)
         remembered = states.load(round.number)
         if remembered is not None and remembered["card"] != states.card:
             remembered = None  # answered before the store grew: it does not go with this card
-        if remembered is not None and remembered["asked"] == asked:
+        if remembered is not None and remembered["asked"] in (asked, _asked_before(request)):
             memory = _Memory.of(remembered)
             frame = cast(Array, remembered["reply"]).tobytes()
             reply = decode_reply(frame, str(states.path(round.number)))
@@ -198,7 +210,9 @@ class Participant:
                 confusion=judged.confusion,
                 reliability=judged.reliability,
                 roc=judged.roc,
-                upload=None if upload is None else encode(upload, request.precision),
+                upload=None
+                if upload is None
+                else encode(upload, request.precision, travels=self.travels),
                 report=report,
                 seconds=seconds,
                 note=note,
@@ -526,6 +540,11 @@ class _Passes:
         return made
 
 
+def _asked_before(request: Request) -> str:
+    """What earlier versions noted of a request in a state."""
+    return digest(request.download or b"") + f"-{request.train}"
+
+
 def _as_array(frame: bytes) -> Array:
     return np.frombuffer(frame, np.uint8)
 
@@ -650,7 +669,7 @@ class _States:
         return remembered if remembered["card"] in {self.card, *self.earlier} else None
 
     def save(self, number: int, entry: Tree) -> None:
-        write_bytes(self.path(number), encode({"card": self.card, **entry}))
+        write_bytes(self.path(number), *encode_parts({"card": self.card, **entry}, travels=False))
 
     def keep(self, *numbers: int) -> None:
         """Two states are enough: this round's, and the one that it was made from."""

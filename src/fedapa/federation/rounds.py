@@ -155,6 +155,7 @@ def run(
     *,
     name: str = "run",
     diagnose: int | None = None,
+    travels: bool = True,
 ) -> Iterator[Step]:
     """Exchange after exchange from ``state`` on; yields after each, so that the caller can save.
 
@@ -166,6 +167,7 @@ def run(
         name: of the run, by which rooms keep their states of different runs apart; nothing else
             hangs on it.
         diagnose: as in ``Round``.
+        travels: whether downloads leave this machine; else their checksums are the quick ones.
     """
     cards = cards_of(state)
     for number in range(cast(int, state["round"]) + 1, plan.rounds + 2):
@@ -186,7 +188,14 @@ def run(
                 key=round.key,
             )
         requests = _Requests(
-            algorithm, server, plan, round, members=members, present=frozenset(present), run=name
+            algorithm,
+            server,
+            plan,
+            round,
+            members=members,
+            present=frozenset(present),
+            run=name,
+            travels=travels,
         )
         known = cast(acceptance.Accepted, state.get("accepted", {}))
         heard = _heard(algorithm, engine, plan, round, requests, cards, known)
@@ -253,6 +262,7 @@ class _Requests(Mapping[str, Request]):
     present: frozenset[str]
     """The members that take part; others are only scored."""
     run: str
+    travels: bool = True
     sizes: dict[str, int] = field(default_factory=dict)
     """room → bytes of its download, of those that were made."""
     newest: list[tuple[dict[str, Value], bytes]] = field(default_factory=list)
@@ -292,7 +302,8 @@ class _Requests(Mapping[str, Request]):
         payload = self.algorithm.download(self.server, room, self.round)
         values = dict(leaves(payload))
         if not self.newest or not _same_objects(values, self.newest[0][0]):
-            self.newest[:] = [(values, encode(payload, self.plan.precision))]
+            frame = encode(payload, self.plan.precision, travels=self.travels)
+            self.newest[:] = [(values, frame)]
         made = self.newest[0][1]
         self.sizes[room] = len(made)
         return made

@@ -203,7 +203,10 @@ def _run(
         stage = f"training {plan.algorithm['name']}"
         show(Progress(stage, max(0, done - 1), plan.total, "rounds"))
         began = time.perf_counter()
-        for step in rounds.run(algorithm, engine, plan, state, name=name, diagnose=diagnose):
+        steps = rounds.run(
+            algorithm, engine, plan, state, name=name, diagnose=diagnose, travels=not fixed
+        )
+        for step in steps:
             if step.cards != cards:  # rooms have joined
                 cards = dict(step.cards)
                 data = describe(list(cards.values()), plan)

@@ -6,7 +6,7 @@ A model is an encoder (windows → embedding) and a classifier (→ logits).
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ __all__ = [
     "batch_norm_arrays",
     "nearest_prototype",
     "unit",
+    "unset_copy",
 ]
 
 SHORTEST = 1e-8
@@ -116,6 +117,36 @@ class Model(Counter):
         """The logits, [B, classes]."""
         logits, _ = self(windows)
         return cast(Tensor, logits)
+
+
+_M = TypeVar("_M", bound=nn.Module)
+
+
+def unset_copy(module: _M) -> _M:
+    """A module as another one, whose parameters and buffers have any values.
+
+    To build layers and to register their parameters takes torch several times as long. Here their
+    facts are taken over as they are, and what a module may change is its own.
+    """
+    facts = {
+        name: type(value)(value) if isinstance(value, (dict, set, list)) else value
+        for name, value in vars(module).items()
+    }
+    facts["_parameters"] = {
+        name: value if value is None else nn.Parameter(torch.empty_like(value), value.requires_grad)
+        for name, value in module._parameters.items()
+    }
+    facts["_buffers"] = {
+        name: value if value is None else torch.empty_like(value)
+        for name, value in module._buffers.items()
+    }
+    facts["_modules"] = {
+        name: value if value is None else unset_copy(value)
+        for name, value in module._modules.items()
+    }
+    made = object.__new__(type(module))
+    vars(made).update(facts)
+    return made
 
 
 def batch_norm_arrays(model: nn.Module) -> frozenset[str]:

@@ -13,9 +13,9 @@ from torch import Tensor
 from fedapa.answers import Answer
 from fedapa.errors import DataError
 from fedapa.models import kernels
-from fedapa.models.build import build_model
+from fedapa.models.build import build_model, undrawn
 from fedapa.models.cost import flops
-from fedapa.models.model import Counter, Model, batch_norm_arrays
+from fedapa.models.model import Counter, Model, batch_norm_arrays, unset_copy
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.task import LABEL, Task, blocks_of, places_of
@@ -31,6 +31,7 @@ __all__ = ["Room", "cut_batches", "normalised"]
 _DEFAULT_KEY = Key(0)
 _LOOK = 16  # windows at a time through a net without gradient; 4 to 32 take the same time
 _AT_ONCE = 2**22  # bytes: train windows up to here are normalised in one go
+_SMALL = 2**20  # bytes: all windows of a room up to here are normalised once and for all rounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +256,12 @@ class Room:
         model.blocks = self.blocks
         return model if self.device == "cpu" else model.to(self.device)
 
+    def blank(self) -> Model:
+        """As ``build``, with any weights: for who replaces them all, in a tenth of the time."""
+        model = unset_copy(_blank(*self.net_facts))
+        model.blocks = self.blocks
+        return model if self.device == "cpu" else model.to(self.device)
+
     def batches(
         self, size: int, key: Key, *, share: float = 1.0
     ) -> Iterator[tuple[Tensor, Tensor]]:
@@ -277,9 +284,22 @@ class Room:
 
     def inspect(self, part: Part) -> Iterator[tuple[Tensor, Tensor]]:
         """The windows of a part in their own order, in batches for a pass without gradient."""
+        if self.windows.nbytes > _SMALL or self.device != "cpu":
+            yield from self._looks(part)
+            return
+        if part not in self._looked:
+            self._looked[part] = list(self._looks(part))
+        yield from self._looked[part]
+
+    def _looks(self, part: Part) -> Iterator[tuple[Tensor, Tensor]]:
         index = getattr(self.split, part)
         for first in range(0, len(index), _LOOK):
             yield self.tensors(index[first : first + _LOOK])
+
+    @functools.cached_property
+    def _looked(self) -> dict[Part, list[tuple[Tensor, Tensor]]]:
+        """The batches of ``inspect`` of a small room: every round asks for the same."""
+        return {}
 
     @torch.no_grad()
     def embeddings(self, model: Model, part: Part = "train") -> tuple[Tensor, Tensor]:
@@ -328,8 +348,17 @@ class Room:
 
         Labels are places on the class axis of all tasks: [B], or [B, tasks] of several.
         """
-        windows = torch.from_numpy(normalised(self.normaliser, self.windows, index))
-        return windows.to(self.device), torch.from_numpy(self.places[index]).to(self.device)
+        if self.windows.nbytes <= _SMALL:
+            made = self._normalised[index]
+        else:
+            made = normalised(self.normaliser, self.windows, index)
+        windows, labels = torch.from_numpy(made), torch.from_numpy(self.places[index])
+        return windows.to(self.device), labels.to(self.device)
+
+    @functools.cached_property
+    def _normalised(self) -> npt.NDArray[np.float32]:
+        """All windows of a small room, as they go through nets."""
+        return normalised(self.normaliser, self.windows, np.arange(len(self.windows)))
 
 
 @dataclass(frozen=True)
@@ -343,6 +372,28 @@ class _Outline:
 
 
 @functools.lru_cache(maxsize=64)
+def _blank(
+    architecture: str,
+    outputs: int,
+    width: int,
+    window_shape: tuple[int, ...],
+    normalise_embedding: bool,
+    links: int,
+) -> Model:
+    """A net that nobody trains, once for all rooms with such a net."""
+    with undrawn():
+        return build_model(
+            architecture,
+            classes=outputs,
+            width=width,
+            window_shape=window_shape,
+            key=_DEFAULT_KEY,
+            normalise_embedding=normalise_embedding,
+            links=links,
+        )
+
+
+@functools.lru_cache(maxsize=64)
 def _outline(
     architecture: str,
     outputs: int,
@@ -351,16 +402,8 @@ def _outline(
     normalise_embedding: bool,
     links: int,
 ) -> _Outline:
-    """Once for all rooms with such a net: a net is built for it, and run on shapes."""
-    model = build_model(
-        architecture,
-        classes=outputs,
-        width=width,
-        window_shape=window_shape,
-        key=_DEFAULT_KEY,
-        normalise_embedding=normalise_embedding,
-        links=links,
-    )
+    """Once for all rooms with such a net: it is run on shapes."""
+    model = _blank(architecture, outputs, width, window_shape, normalise_embedding, links)
     return _Outline(
         shapes={name: tuple(value.shape) for name, value in model.state_dict().items()},
         norms=batch_norm_arrays(model),
@@ -389,7 +432,7 @@ def normalised(
     usual = given.ndim == 3 and given.dtype == np.float32 and given.flags.c_contiguous
     within = len(index) > 0 and 0 <= index.min() <= index.max() < len(given)
     if not usual or not within or given.shape[-1:] != normaliser.mean.shape:
-        return normaliser(windows[index])
+        return normaliser(given[index])
     made = np.empty((len(index), *given.shape[1:]), np.float32)
     kernels.standardise(given, index, normaliser.mean, normaliser.deviation, made)
     return made

@@ -8,6 +8,7 @@ tests.
 """
 
 import contextlib
+import math
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,6 +77,7 @@ class _Served:
             folder=self._given.folder / "rooms" / room,
             model_path=self._given.folder / "models" / f"{room}.safetensors",
             known_as=self._given.cards.get(room, ""),
+            travels=False,
         )
 
 
@@ -104,6 +106,8 @@ class InProcess:
         self._workers = min(wanted, len(served))
         self._ends = contextlib.ExitStack()
         self._pool: processes.Workers | None = None
+        self._seconds = math.inf
+        """What a room took in the last exchange, on average; of the first nobody knows."""
 
     def __enter__(self) -> "InProcess":
         if self._workers:
@@ -158,8 +162,8 @@ class InProcess:
         order: Sequence[str],
     ) -> dict[str, Reply]:
         """Replies of workers; few requests wait for them at a time, since each has a download."""
-        now, replies = encode_round(round), {}
-        portions = _handed_out(order, self._workers)
+        now, replies = encode_round(round), dict[str, Reply]()
+        portions = _handed_out(order, self._workers, self._seconds)
         begun: deque[tuple[list[str], processes.Job]] = deque()
         while portions or begun:
             while portions and len(begun) < _AHEAD * self._workers:
@@ -170,6 +174,8 @@ class InProcess:
             for room in rooms:
                 told, upload = cast(bytes, next(frames)), next(frames)
                 replies[room] = replace(decode_reply(told), upload=upload)
+        spent = [sum(reply.seconds.values()) for reply in replies.values()]
+        self._seconds = sum(spent) / max(1, len(spent))
         return replies
 
 
@@ -179,11 +185,15 @@ different times, and nobody may wait while an earlier one is not done."""
 _TURNS = 16
 """How often a worker comes for rooms in an exchange, at least where there are enough of them: to
 come costs a millisecond, and who comes too seldom makes others wait at the end."""
+_WORTH = 0.05
+"""Seconds of work for which it is worth to come, where each worker gets as many rooms."""
 
 
-def _handed_out(order: Sequence[str], workers: int) -> list[list[str]]:
-    """The rooms in the portions in which workers fetch them."""
-    size = max(1, len(order) // (workers * _TURNS))
+def _handed_out(order: Sequence[str], workers: int, seconds: float) -> list[list[str]]:
+    """The rooms in the portions in which workers fetch them; each room takes so many seconds."""
+    even = -(-len(order) // workers)
+    worth = min(even, int(_WORTH / max(seconds, 1e-6)))
+    size = max(1, len(order) // (workers * _TURNS), worth)
     return [list(order[first : first + size]) for first in range(0, len(order), size)]
 
 
