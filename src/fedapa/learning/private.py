@@ -124,7 +124,7 @@ def clipped_sums(
         clip: the length that embeddings are cut to.
     """
     given = np.asarray(embeddings, np.float64)
-    given = np.where(np.isfinite(given).all(axis=1)[:, None], given, 0.0)
+    given = np.where(np.isfinite(given).all(axis=1, keepdims=True), given, 0.0)
     length = np.linalg.norm(given, axis=1)
     scale = _SHORTER / np.maximum(clip, length)  # r̂/C = r / max(C, ‖r‖)
     _, owner, members = np.unique(units, return_inverse=True, return_counts=True)
