@@ -156,6 +156,11 @@ def test_the_body_is_what_the_safetensors_library_writes(arrays: dict[str, Any])
         '"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}',
         '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F32","shape":[-2],"data_offsets":[8,0]}}',
         '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F32","shape":[true],"data_offsets":[0,4]}}',
+        '{"__metadata__":{"tree":"{}"},"a":{"dtype":"U8","shape":['
+        + "1," * 40
+        + '8],"data_offsets":[0,8]}}',
+        '{"__metadata__":{"tree":"{}"},"a":{"dtype":"U8","shape":[0,9223372036854775808],'
+        '"data_offsets":[0,0]},"b":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}',
         '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F8","shape":[8],"data_offsets":[0,8]}}',
         '{"__metadata__":{"tree":"{}"},"a":{"dtype":"F32","shape":[2]}}',
         '{"__metadata__":{"tree":"{}"},"a":7}',

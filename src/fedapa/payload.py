@@ -88,6 +88,7 @@ _KINDS = {word: np.dtype(name).newbyteorder("<") for word, name in _DTYPES.items
 _PLACES = {kind: (place, word) for place, (word, kind) in enumerate(_KINDS.items())}
 _METADATA = "__metadata__"
 _LENGTH = struct.Struct("<Q")
+_MOST_AXES = 32  # of an array; ours have at most five
 _ALIGNED = 8  # bytes: a header ends where the largest numbers may begin
 _ROUNDED = ""  # no name in a payload is empty: here stands the precision of rounded floats
 _STEPS = 127  # of int8 to either side; −128 is not used
@@ -234,7 +235,10 @@ def _read(body: memoryview) -> tuple[dict[str, Array], str]:
     spans: list[tuple[int, int]] = []
     for path, entry in header.items():
         kind, shape, (first, last) = _KINDS[entry["dtype"]], entry["shape"], entry["data_offsets"]
-        if any(type(number) is not int or number < 0 for number in (*shape, first, last)):
+        numbers = (*shape, first, last)
+        if len(numbers) > _MOST_AXES + 2 or any(
+            type(number) is not int or not 0 <= number < 2**63 for number in numbers
+        ):  # as in safetensors; a product of any numbers could be as long as a book
             raise ValueError(f"'{path:.60}' has no shape or no place")
         number = math.prod(shape)
         if last - first != number * kind.itemsize or last > len(data):
