@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fedapa.evaluation.links import LINKS, Link, seconds_of
 from fedapa.evaluation.results import Outcome, Row, Setting, running_mean
@@ -40,7 +40,9 @@ def links_figure(setting: Setting, links: Sequence[Link] = LINKS) -> Figure:
             for number, row in enumerate(rows):
                 _line(axes, row, along, number)
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=8))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set(xlabel=name)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
