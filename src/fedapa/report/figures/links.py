@@ -17,6 +17,8 @@ from fedapa.report.tables.links import links_text
 
 __all__ = ["links_figure"]
 
+_FAR = 1000
+"""How far an axis may span before only powers of ten have room below it."""
 _PANELS = 2
 """Beside each other."""
 
@@ -40,7 +42,9 @@ def links_figure(setting: Setting, links: Sequence[Link] = LINKS) -> Figure:
             for number, row in enumerate(rows):
                 _line(axes, row, along, number)
             axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=8))
+            low, high = axes.get_xlim()
+            between = (1.0,) if high > _FAR * low else (1.0, 3.0)
+            axes.xaxis.set_major_locator(LogLocator(subs=between))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set(xlabel=name)
