@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from fedapa.evaluation.links import LINKS, Link, seconds_of
 from fedapa.evaluation.results import Outcome, Row, Setting, running_mean
@@ -17,6 +17,8 @@ from fedapa.report.tables.links import links_text
 
 __all__ = ["links_figure"]
 
+_FAR = 1000
+"""How far an axis may span before only powers of ten have room below it."""
 _PANELS = 2
 """Beside each other."""
 
@@ -40,7 +42,11 @@ def links_figure(setting: Setting, links: Sequence[Link] = LINKS) -> Figure:
             for number, row in enumerate(rows):
                 _line(axes, row, along, number)
             axes.set_xscale("log")
+            low, high = axes.get_xlim()
+            between = (1.0,) if high > _FAR * low else (1.0, 3.0)
+            axes.xaxis.set_major_locator(LogLocator(subs=between))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set(xlabel=name)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
