@@ -1,0 +1,147 @@
+"""Tables of what attacks found, from the results of ``fedapa reproduce leaks``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedapa.report.captions import data_text
+from fedapa.report.tables.table import Table
+
+__all__ = ["leak_caption", "leak_tables", "membership_table"]
+
+_WAYS = {
+    "alone": "prototype and model file",
+    "own room": "the same, and a room of one's own",
+    "another room": "no prototype: that class in another room",
+}
+
+
+def leak_caption(results: Mapping[str, Any]) -> str:
+    """Where the numbers come from."""
+    commits = ", ".join(
+        name[:10] + plus + rest
+        for name, plus, rest in (commit.partition("+") for commit in results["commits"])
+    )
+    return (
+        f"{data_text(results['rooms'], results['seeds'])} · after {results['rounds']} rounds · "
+        f"commit {commits}"
+    )
+
+
+def leak_tables(results: Mapping[str, Any]) -> dict[str, Table]:
+    """A table for each attack that was made, by its name."""
+    made = {
+        "membership": membership_table,
+        "reconstruction": _reconstruction_table,
+        "identity": _identity_table,
+    }
+    return {name: table(results) for name, table in made.items() if results.get(name)}
+
+
+def membership_table(results: Mapping[str, Any]) -> Table:
+    """Was this recording used for training?"""
+    rows = results["membership"]
+    return Table(
+        "Membership: was this recording used for training?",
+        [
+            *("What is sent", "Who attacks", "Attack", "AUC"),
+            *("Found at 1 % false alarms (%)", "at 10 % (%)", "Sent (%)", "Accuracy (%)"),
+        ],
+        [
+            [
+                *(row["title"], row["attacker"], row["attack"]),
+                _interval(row["auc"], 1, 3),
+                *(_interval(row[figure], 100, 0) for figure in ("hits_at_1", "hits_at_10")),
+                *_costs(row),
+            ]
+            for row in rows
+        ],
+        note=(
+            "AUC 0.5 is a guess, 1 is certainty; brackets hold 95 % of a bootstrap over rooms and, "
+            "within them, over counts and days. A recording is compared with others of the same "
+            f"room, count and day alone: {rows[0]['members']} used and {rows[0]['others']} unused "
+            f"ones in the first row. Sent: share of the prototypes that rooms could have sent. "
+            f"{leak_caption(results)}"
+        ),
+        text_columns=3,
+        breaks=_breaks(rows),
+    )
+
+
+def _reconstruction_table(results: Mapping[str, Any]) -> Table:
+    """What did the windows of a class look like?"""
+    rows = results["reconstruction"]
+    return Table(
+        "Reconstruction: what did the windows of a class look like on average?",
+        [
+            "What is sent",
+            "What the attacker has",
+            "Error",
+            "Correlation",
+            "Sent (%)",
+            "Accuracy (%)",
+        ],
+        [
+            [
+                *(row["title"], _WAYS[row["way"]]),
+                *(_interval(row[figure], 1, 2) for figure in ("error", "correlation")),
+                *_costs(row),
+            ]
+            for row in rows
+        ],
+        note=(
+            "Error: distance to the true mean window in shares of its length, windows normalised; "
+            "1 is what the mean of all windows alone has, which a model file holds. Mean over "
+            f"{rows[0]['classes']} prototypes in the first row; brackets hold 95 % of a bootstrap "
+            f"over rooms. {leak_caption(results)}"
+        ),
+        text_columns=2,
+        breaks=_breaks(rows),
+    )
+
+
+def _identity_table(results: Mapping[str, Any]) -> Table:
+    """Whose set is this?"""
+    rows = results["identity"]
+    return Table(
+        "Identity: whose set is this?",
+        ["What is sent", "Asked", "Named rightly (%)", "By a guess (%)", "AUC", "Sent (%)"],
+        [
+            [
+                *(row["title"], row["question"]),
+                _interval(row["first"], 100, 0),
+                f"{100 * row['chance']:.0f}",
+                _interval(row["auc"], 1, 2),
+                _costs(row)[0],
+            ]
+            for row in rows
+        ],
+        note=(
+            "Over rounds: sets of a third of the rounds have names, those of the last round have "
+            "none. Over days: each day of a room is a client, the first days have names. By its "
+            "classes: by which classes were sent alone. Brackets hold 95 % of a bootstrap over "
+            f"rooms. {leak_caption(results)}"
+        ),
+        text_columns=2,
+        breaks=_breaks(rows),
+    )
+
+
+def _interval(told: Mapping[str, float], factor: float, digits: int) -> str:
+    value, low, high = (factor * told[name] for name in ("value", "low", "high"))
+    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def _costs(row: Mapping[str, Any]) -> list[str]:
+    """What is sent, and how well rooms count."""
+    weights = row["method"] == "FedAvg"
+    sent = "–" if weights else f"{100 * float(np.mean(row['sent'])):.0f}"
+    return [sent, f"{100 * float(np.mean(row['accuracy'])):.1f}"]
+
+
+def _breaks(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Where another case begins."""
+    return [
+        place for place in range(1, len(rows)) if rows[place]["case"] != rows[place - 1]["case"]
+    ]
