@@ -33,7 +33,7 @@ from fedapa.learning.prototypes import class_prototypes
 from fedapa.learning.tree import NamedArrays
 from fedapa.models.model import Model
 from fedapa.rooms.room import Room, normalised
-from fedapa.stores.materialise import RoomWindows
+from fedapa.stores.materialise import Surveyed
 from fedapa.windows.labels import NO_CLASS
 from fedapa.windows.normalise import Normaliser
 
@@ -65,7 +65,7 @@ class Place:
     """A room and where its windows come from."""
 
     room: Room
-    origins: RoomWindows
+    origins: Surveyed
     home: str = ""
     """Where the room is one day of another: that one."""
     day: str = ""
