@@ -20,6 +20,7 @@ from fedapa.errors import PlanError, RunError
 from fedapa.evaluation.theory import THEORY
 from fedapa.learning.fit import Objective, Part, Training, cross_entropy, fit
 from fedapa.learning.losses import soft_targets
+from fedapa.learning.private import Privacy
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.learning.tree import NamedArrays, load_weights, weights_of
 from fedapa.models.build import undrawn
@@ -182,6 +183,9 @@ class Algorithm:
     several_tasks: ClassVar[bool] = False
     """Whether rooms may have several tasks: its losses are of each (``over_tasks``), and nothing in
     it compares classes of different ones. Said by each algorithm and variant for itself."""
+    sends_sets_alone: ClassVar[bool] = False
+    """Whether all that a room sends is its set of prototypes, means of its net's embeddings: that
+    can be clipped and noised (``learning/private.py``)."""
     pools: ClassVar[bool] = False
     """Whether it is the control that puts everybody's windows in one place."""
     pools_in_turn: ClassVar[bool] = False
@@ -196,6 +200,7 @@ class Algorithm:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     training: Training = field(default_factory=Training)
+    privacy: Privacy = field(default_factory=Privacy)
 
     def __init_subclass__(cls) -> None:
         """What is said of an algorithm alone is not said of those that start from its file."""
@@ -395,4 +400,5 @@ def planned_rounds(title: str, round: Round) -> int:
 
 def settings_of(algorithm: type[Algorithm]) -> dict[str, Any]:
     """The algorithm's own settings and their defaults."""
-    return {f.name: f.default for f in fields(algorithm) if f.name != "training"}
+    shared = {f.name for f in fields(Algorithm)}  # have sections of their own in a plan
+    return {f.name: f.default for f in fields(algorithm) if f.name not in shared}

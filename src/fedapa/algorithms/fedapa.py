@@ -96,6 +96,7 @@ class FedAPA(PrototypeExchange):
 
     name: ClassVar[str] = "fedapa"
     can_be_diagnosed: ClassVar[bool] = True
+    sends_sets_alone: ClassVar[bool] = True
     title: ClassVar[str] = "FedAPA"
     travels: ClassVar[str] = "class prototypes up; the room's mixture and its peers' sets down"
     citation: ClassVar[str] = "Guo, Mao and Ho, arXiv 2511.21048, 2025"

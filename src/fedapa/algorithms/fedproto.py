@@ -45,6 +45,7 @@ class FedProto(PrototypeExchange):
 
     name: ClassVar[str] = "fedproto"
     can_be_diagnosed: ClassVar[bool] = True
+    sends_sets_alone: ClassVar[bool] = True
     title: ClassVar[str] = "FedProto"
     deploys_by_state: ClassVar[bool] = True
     travels: ClassVar[str] = "class prototypes up, their mean down"

@@ -161,6 +161,7 @@ def status(folder: ServerFolder, as_json: Json = False) -> None:
 
     Example: fedapa server status server --json
     """
+    from fedapa.evaluation.record import UPLOAD
     from fedapa.federation.network.operating import status_of
     from fedapa.federation.network.server_folder import ServerFolder as Folder
     from fedapa.report.tables.table import rich_table
@@ -180,11 +181,12 @@ def status(folder: ServerFolder, as_json: Json = False) -> None:
     if not told["server"]["running"]:
         so = ", and the run goes on" if run.get("wanted") else ""
         print_out(f"The server does not run; start it with 'fedapa server start {folder}'{so}.")
+    if "privacy" in run:
+        print_out(f"Privacy: {run['privacy']}")
     for entry in told["not_taken"][-_LAST_TOLD:]:
-        what = "was rejected" if entry["what"] == "rejected" else "is missing"
         print_out(
-            f"Round {entry['round']}: the upload of room '{entry['room']}' {what}: "
-            f"{entry['reason']}."
+            f"Round {entry['round']}: the upload of room '{entry['room']}' "
+            f"{UPLOAD[entry['what']]}: {entry['reason']}."
         )
     if told["refused"]:
         print_out(f"Refused requests: {told['refused']}; see log/refused.jsonl.")
@@ -200,9 +202,13 @@ def _status_table(told: dict[str, Any]) -> "Table":
         ago = "never" if seen is None else f"{max(0, time.time() - seen):.0f} s ago"
         state = "expelled" if about["expelled"] else "here" if about["online"] else "away"
         numbers = (about["round"], about["windows"], about["bytes"], about["rejected"])
-        return [name, state, ago, *("–" if number is None else str(number) for number in numbers)]
+        cells = [name, state, ago, *("–" if number is None else str(number) for number in numbers)]
+        spent = about.get("privacy")
+        return [*cells, *(["–" if spent is None else f"{spent['epsilon']:.3g}"] if private else [])]
 
+    private = any(about.get("privacy") for about in told["rooms"].values())
     headings = ["Room", "State", "Last seen", "Round", "Windows", "Bytes", "Rejected"]
+    headings += ["ε spent"] if private else []
     rows = [row(name, about) for name, about in told["rooms"].items()]
     return Table("Rooms", headings, rows, text_columns=3)
 

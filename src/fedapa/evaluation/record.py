@@ -24,6 +24,8 @@ from fedapa.evaluation.metrics import METRICS
 
 __all__ = [
     "LAST",
+    "NOT_TAKEN",
+    "UPLOAD",
     "JsonLines",
     "alternatives_in",
     "average",
@@ -33,6 +35,7 @@ __all__ = [
     "entropies",
     "not_taken",
     "over_rooms",
+    "privacy_spent",
     "scored_rounds",
     "scores_of_alternative",
     "summarise",
@@ -40,6 +43,11 @@ __all__ = [
 
 LAST = 5
 """Rounds that a reported figure is the mean of."""
+UPLOAD = {"rejected": "was rejected", "diverged": "is missing", "withheld": "is withheld"}
+"""Why a record lacks a room's upload, beside that it was away, and how that is said of it."""
+NOT_TAKEN = tuple(UPLOAD)
+_SPENT = ("epsilon", "delta", "releases")
+"""What a room reports whose sets are noised."""
 
 
 def dump(value: Any) -> str:
@@ -50,14 +58,25 @@ def dump(value: Any) -> str:
 def not_taken(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What rooms should have contributed and did not, round by round: who, which of two, and why.
 
-    "rejected" is a reply that the server did not believe, "diverged" what a room said of itself.
+    "rejected" is a reply that the server did not believe; "diverged" and "withheld" is what a room
+    said of itself.
     """
     return [
         {"round": record["round"], "room": room, "what": what, "reason": reason}
         for record in records
-        for what in ("rejected", "diverged")
+        for what in NOT_TAKEN
         for room, reason in sorted(record.get(what, {}).items())
     ]
+
+
+def privacy_spent(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """By room what its releases have cost so far: ε, δ and how many; nothing without noise."""
+    spent: dict[str, dict[str, float]] = {}
+    for record in records:
+        for room, entry in record["rooms"].items():
+            if set(_SPENT) <= set(entry):
+                spent[room] = {name: entry[name] for name in _SPENT}
+    return dict(sorted(spent.items()))
 
 
 @dataclass(frozen=True)

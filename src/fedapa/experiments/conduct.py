@@ -43,6 +43,7 @@ from fedapa.federation.prepare import (
 from fedapa.federation.run import Run, run
 from fedapa.files import folder_aside
 from fedapa.learning.fit import Training
+from fedapa.learning.private import Privacy
 from fedapa.processes import Show, available_cores, unseen
 from fedapa.report.runs import Runs, setting_of
 from fedapa.stores.simulated_rooms import preset_hash, preset_of
@@ -297,6 +298,8 @@ def folder_name(plan: Plan) -> str:
     chosen = plan.model_dump(mode="python", exclude_defaults=True)
     chosen["training"] = _changed(asdict(plan.training), asdict(Training()))
     chosen["algorithm"] = _changed(plan.algorithm, settings_of(kind))
+    if plan.privacy.is_on:
+        chosen["privacy"] = _changed(asdict(plan.privacy), asdict(Privacy()))
     chosen.setdefault("data", {})["file"] = _content(plan.data.file, plan.data.simulated)
     if plan.joins:  # the names of runs are digests
         chosen["joins"] = {room: Path(folder).name for room, folder in plan.joins.items()}

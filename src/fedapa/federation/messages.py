@@ -154,6 +154,8 @@ class Reply:
     """What the people at the server should know, as a sentence; mostly nothing."""
     diverged: str = ""
     """Why there is no upload though it was asked to train, as a sentence; mostly nothing."""
+    withheld: str = ""
+    """Why it trained and sends no upload, as a sentence; mostly nothing."""
 
     def __post_init__(self) -> None:
         """Refuse what would spoil a record: other names, and numbers that cannot be."""
@@ -167,11 +169,13 @@ class Reply:
             _check_score(word, value)
         if self.scores and not {"accuracy", "macro_f1"} <= set(self.scores):
             raise PayloadError("scores lack accuracy or macro_f1; expected both, or no score")
-        for name in ("note", "diverged"):
+        for name in ("note", "diverged", "withheld"):
             if len(getattr(self, name)) > LONGEST_NOTE:
                 raise PayloadError(f"its {name} has more than {LONGEST_NOTE} letters")
         if self.diverged and self.upload is not None:
             raise PayloadError("it says that its training diverged, and has an upload")
+        if self.withheld and self.upload is not None:
+            raise PayloadError("it says that it withholds its upload, and has one")
         for word in self.report:
             if word in ADDED or word.rpartition(".")[2] in METRICS:
                 raise PayloadError(
@@ -346,7 +350,8 @@ def encode_reply(reply: Reply) -> bytes:
         "roc": reply.roc,
         "upload": _as_array(reply.upload),
     }
-    said: Tree = {"diverged": reply.diverged} if reply.diverged else {}
+    told = {"diverged": reply.diverged, "withheld": reply.withheld}
+    said: Tree = {name: sentence for name, sentence in told.items() if sentence}
     return _encode("reply", {"round": reply.round, "note": reply.note, **said, **numbers, **arrays})
 
 
@@ -355,6 +360,7 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
     tree = _refused_unless("reply", decode(frame, source, most=_MOST_VALUES), source)
     number, matrix = tree.get("round"), tree.get("confusion")
     note, diverged = tree.get("note"), tree.get("diverged", "")
+    withheld = tree.get("withheld", "")
     if type(number) is not int:
         raise PayloadError(f"{source}: does not say which round it answers")
     if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "iu":
@@ -373,7 +379,7 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
         or points.shape not in ((0, 2), (len(THRESHOLDS), 2))
     ):
         raise PayloadError(f"{source}: its ROC is no table of {len(THRESHOLDS)} × 2 counts")
-    for name, said in (("note", note), ("diverged", diverged)):
+    for name, said in (("note", note), ("diverged", diverged), ("withheld", withheld)):
         if not isinstance(said, str) or len(said) > LONGEST_NOTE:
             raise PayloadError(f"{source}: its {name} is no text of at most {LONGEST_NOTE} letters")
     try:
@@ -388,6 +394,7 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
             seconds=_numbers(tree, "seconds", source),
             note=cast(str, note),
             diverged=cast(str, diverged),
+            withheld=cast(str, withheld),
         )
     except PayloadError as error:
         raise PayloadError(f"{source}: {str(error).removeprefix(f'{source}: ')}") from error

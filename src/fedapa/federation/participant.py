@@ -7,6 +7,10 @@ goes on bit-equal. A room that missed rounds goes on from the newest state that 
 belongs to the room's card: with other windows, other classes or another net the room joins afresh,
 unless it says that it only has more windows than before. A room whose training diverges, or whose
 net answers NaN with what it received, says so, sends no upload and keeps its last good state.
+
+Where the plan asks for privacy, what leaves is made here and nowhere else: a noised set in place of
+the algorithm's upload, counted in the room's ledger before it can leave. The noise is part of the
+answer that is kept, so a repeated request costs nothing. Losses of train windows stay in the room.
 """
 
 import functools
@@ -53,6 +57,7 @@ from fedapa.evaluation.metrics import (
     score,
     score_over_time,
 )
+from fedapa.federation.ledger import Ledger
 from fedapa.federation.messages import (
     LONGEST_NOTE,
     Reply,
@@ -62,10 +67,12 @@ from fedapa.federation.messages import (
     encode_reply,
 )
 from fedapa.files import write_bytes
+from fedapa.learning.accounting import epsilon_of, noise_multiplier
+from fedapa.learning.private import release
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.models.model import Counter, Model, answering_only, nearest_prototype
 from fedapa.payload import Array, Tree, Value, decode, digest, encode, leaves
-from fedapa.randomness import Key
+from fedapa.randomness import Key, Noise, SystemNoise
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.model_file import prototype_distances, save_model
 from fedapa.rooms.room import Room
@@ -87,6 +94,8 @@ _REMEDY = "lower learning_rate or look for extreme windows with 'fedapa inspect'
 _LARGE = 1e3
 """No honest net holds such a number often, and one with smaller ones has finite answers."""
 _PARTS: tuple[Part, ...] = ("train", "validation", "test", "continuous")
+_SLACK = 1e-6
+"""Of a budget: what rounding may add to releases that were planned to spend it."""
 _JOINED = "it had no state of this run and joined now"
 
 
@@ -104,6 +113,8 @@ class Participant:
     """The digest of the card by which the server knows the room; by default that of its card."""
     earlier: frozenset[str] = frozenset()
     """Digests of the cards that the room had before its store grew: its states go on."""
+    noise: Noise = field(default_factory=SystemNoise)
+    """Where the noise of its sets comes from, if it adds any; tests give their own."""
 
     def exchange(self, round: Round, request: Request) -> Reply:
         """Answer one request of the server; refuses one that comes too late."""
@@ -166,6 +177,7 @@ class Participant:
         served, scored = memory.served, time.perf_counter()
         upload: Payload | None = None
         report: Mapping[str, float] = {}
+        withheld = ""
         if request.train and (stopped := self._stopped(memory, round)):
             note = "; ".join(said for said in (note, stopped) if said)
         elif request.train and not diverged:
@@ -176,6 +188,8 @@ class Participant:
             else:
                 trained = memory.trained + 1 if self._stops_early else 0
                 memory = replace(memory, state=state, trained=trained)
+                if self.algorithm.privacy.is_on:
+                    upload, report, withheld = self._released(state, upload, round)
         seconds = {"score": scored - began, "train": time.perf_counter() - scored}
         try:
             reply = Reply(
@@ -189,6 +203,7 @@ class Participant:
                 seconds=seconds,
                 note=note,
                 diverged=f"{diverged[: LONGEST_NOTE - len(_KEPT)]}{_KEPT}" if diverged else "",
+                withheld=withheld,
             )
         except PayloadError as error:
             raise PayloadError(
@@ -211,6 +226,63 @@ class Participant:
             for part in _PARTS:
                 self._check_answers(passes.scores(counter, part)[0])
         return state, upload, report
+
+    def _released(
+        self, state: RoomState, upload: Payload, round: Round
+    ) -> tuple[Payload | None, Report, str]:
+        """A noised set in the place of an upload, what all so far cost, and why there is none.
+
+        Nothing else of a round's training is told: losses are of the train windows, too.
+        """
+        privacy = self.algorithm.privacy
+        budget, planned = privacy.epsilon, privacy.planned(round.total)
+        if budget is None or planned is None:
+            raise PlanError("privacy: set epsilon, and releases where a run has no last round")
+        ledger = Ledger(self.folder / "privacy.json")
+        made = ledger.multipliers()
+        multiplier = noise_multiplier(budget, privacy.delta, planned)
+        noised: Payload | None = None
+        withheld = ""
+        if privacy.sends_in(round.number):
+            if epsilon_of([*made, multiplier], privacy.delta) > budget * (1 + _SLACK):
+                spent = epsilon_of(made, privacy.delta)
+                withheld = (
+                    f"its privacy budget is spent (ε {spent:.3g} of {budget:g} in {len(made)} "
+                    "releases); it learns on and sends nothing more"
+                )
+            else:
+                made.append(multiplier)
+                ledger.write(made)  # before anything can leave
+                noised = self._noised(state, upload, multiplier)
+        cost = epsilon_of(made, privacy.delta)
+        report = {"epsilon": cost, "delta": privacy.delta, "releases": float(len(made))}
+        return noised, report, withheld
+
+    def _noised(self, state: RoomState, upload: Payload, multiplier: float) -> Payload:
+        """The upload of the same form that may leave, of the net after the training."""
+        privacy, room = self.algorithm.privacy, self.room
+        if not set(upload) <= {"prototypes", "present", "counts"}:
+            raise RunError(
+                f"room '{room.name}': {self.algorithm.title} sends more than prototypes, which "
+                "privacy does not cover; use another algorithm, or leave privacy out"
+            )
+        embeddings, labels = room.embeddings(self.algorithm.model(room, state))
+        made = release(
+            embeddings.cpu().numpy(),
+            labels.cpu().numpy(),
+            room.units(privacy.unit),
+            classes=room.outputs,
+            clip=privacy.clip,
+            multiplier=multiplier,
+            noise=self.noise,
+            least=getattr(self.algorithm, "minimum_samples", 1),
+        )
+        noised: dict[str, Value] = {"prototypes": made.prototypes, "present": made.present}
+        if "counts" in upload:  # the card says how many windows there are, whatever the noise
+            most, total = len(room.split.train), max(1, int(made.counts.sum()))
+            counts = np.maximum(1, made.counts * min(most, total) // total)
+            noised["counts"] = np.where(made.present, counts, 0)
+        return noised
 
     def _check_answers(self, scores: npt.NDArray[np.floating]) -> None:
         if np.isnan(scores).any() or (scores == np.inf).any():

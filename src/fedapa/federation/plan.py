@@ -24,11 +24,13 @@ from pydantic_core import ErrorDetails
 
 from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm, settings_of
+from fedapa.algorithms.prototype_sets import PrototypeExchange
 from fedapa.answers import Answer
 from fedapa.errors import PlanError, nearest
 from fedapa.federation.cohort import Selection
 from fedapa.files import readable
 from fedapa.learning.fit import NotNegativeInteger, Positive, PositiveInteger, Training
+from fedapa.learning.private import Privacy
 from fedapa.models.build import ARCHITECTURES
 from fedapa.payload import Precision
 from fedapa.rooms.skew import Partition
@@ -296,6 +298,7 @@ class Plan(_Section):
     model: ModelPlan = Field(default_factory=ModelPlan)
     training: Training = Field(default_factory=Training)
     network: NetworkPlan = Field(default_factory=NetworkPlan)
+    privacy: Privacy = Field(default_factory=Privacy)
     algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedapa"})
     """Its name and its settings."""
 
@@ -329,8 +332,33 @@ class Plan(_Section):
         algorithm = self.build()
         if self.data.tasks == "both" and not algorithm.several_tasks:
             raise PlanError(algorithms.one_task_only(algorithm))
+        self._check_privacy(algorithm)
         settings = {name: getattr(algorithm, name) for name in settings_of(self._kind)}
         object.__setattr__(self, "algorithm", {"name": self._kind.name, **settings})
+
+    def _check_privacy(self, algorithm: Algorithm) -> None:
+        """Refuse noise where it would protect nothing, or less than it says."""
+        if not self.privacy.is_on:
+            if self.privacy != Privacy():
+                raise PlanError("privacy: without epsilon nothing is noised; set privacy.epsilon")
+            return
+        covered = [kind for kind in map(algorithms.find, algorithms.names()) if _is_covered(kind)]
+        known = ", ".join(kind.name for kind in covered)
+        alone = isinstance(algorithm, PrototypeExchange) and algorithm.is_alone
+        if not algorithm.sends_sets_alone or alone:
+            why = "nothing travels" if alone else f"it sends {algorithm.travels.partition(';')[0]}"
+            raise PlanError(
+                f"privacy: covers prototypes alone, and with {algorithm.title} {why}; use one of "
+                f"{known}, or leave privacy out"
+            )
+        if self.data.tasks == "both" or self.joins:
+            what = "joins" if self.joins else "data.tasks = 'both'"
+            raise PlanError(f"privacy: does not go with {what}; leave one of the two out")
+        if self.privacy.planned(self.total) is None:
+            raise PlanError(
+                "privacy: a run without a last round needs the number of releases that ε is "
+                "divided among; set privacy.releases, or rounds"
+            )
 
     @property
     def total(self) -> int | None:
@@ -347,10 +375,12 @@ class Plan(_Section):
         """The algorithm with its settings."""
         kind = self._kind
         settings = {key: value for key, value in self.algorithm.items() if key != "name"}
-        if "training" in settings:
-            raise PlanError("algorithm.training: unknown key; such settings stand in [training]")
+        sections = {"training": self.training, "privacy": self.privacy}
+        for name in sections:
+            if name in settings:
+                raise PlanError(f"algorithm.{name}: unknown key; such settings stand in [{name}]")
         try:
-            return TypeAdapter(kind).validate_python({**settings, "training": self.training})
+            return TypeAdapter(kind).validate_python({**settings, **sections})
         except ValidationError as error:
             raise PlanError(
                 _sentence(error.errors()[0], kind, place=f"algorithm '{kind.name}': ")
@@ -380,6 +410,9 @@ class Plan(_Section):
         """Plain values with every default spelled out; what has no value is left out."""
         values = self.model_dump(mode="python")  # "json" would turn an infinite τ into nothing
         values["training"] = asdict(self.training)
+        values["privacy"] = asdict(self.privacy)
+        if not self.privacy.is_on:  # plans were written before there was any
+            del values["privacy"]
         values["rounds"] = self.total or "open"
         return _plain(values)  # type: ignore[no-any-return]
 
@@ -429,6 +462,10 @@ def _taken_over(old: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in old.items() if key != "name" and key not in fixed}
 
 
+def _is_covered(kind: type[Algorithm]) -> bool:
+    return kind.sends_sets_alone and not algorithms.is_variant(kind)
+
+
 def _plain(value: Any) -> Any:
     """What TOML can hold and gives back equal: no None, lists for tuples."""
     if isinstance(value, dict):
@@ -464,8 +501,10 @@ def _keys_at(root: type, path: Sequence[str]) -> list[str]:
         "model": ModelPlan,
         "training": Training,
         "network": NetworkPlan,
+        "privacy": Privacy,
     }
     section = sections.get(path[0], root) if path else root
     if issubclass(section, BaseModel):
         return list(section.model_fields)
-    return [f.name for f in fields(section) if f.name != "training"]  # type: ignore[arg-type]
+    shared = {f.name for f in fields(Algorithm)} if issubclass(section, Algorithm) else set()
+    return [f.name for f in fields(section) if f.name not in shared]  # type: ignore[arg-type]

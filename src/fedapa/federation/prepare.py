@@ -28,6 +28,7 @@ from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.messages import Agreement, decode_data_card, encode_data_card
 from fedapa.federation.plan import Plan
 from fedapa.federation.trial import try_views
+from fedapa.learning.accounting import check_accountant
 from fedapa.learning.augment import Augmenter
 from fedapa.models.build import assign_by_size, is_for_vectors, usual_net
 from fedapa.models.cost import layers
@@ -413,7 +414,11 @@ def check_training(rooms: Iterable[Room], algorithm: Algorithm) -> None:
             "and validation windows of their own: training.patience and training.augment but for "
             "'differences' mean nothing there; leave them out"
         )
+    if algorithm.privacy.is_on:
+        check_accountant()
     for room in rooms:
+        if algorithm.privacy.is_on:
+            room.units(algorithm.privacy.unit)
         Augmenter.of(room, training.augment)
         if training.patience and not len(room.split.validation):
             raise PlanError(

@@ -9,8 +9,9 @@ admitted, rooms that left it are dismissed, and one that does not fit is refused
 that does not come is normal: the server goes on with those that came, and the record says who was
 missing. So it does when a reply cannot be: another round's, not the room's card, or an upload that
 is not to be believed (acceptance.py). Nothing of such a reply is used, the record names the room
-and the reason. A room whose training diverged says so and sends no upload; the record tells that,
-too. What people should know beyond that is a note: a sentence that the state keeps.
+and the reason. A room whose training diverged, or whose privacy budget is spent, says so and sends
+no upload; the record tells that, too. What people should know beyond that is a note: a sentence
+that the state keeps.
 """
 
 import functools
@@ -28,7 +29,7 @@ from fedapa.algorithms.algorithm import (
     planned_rounds,
 )
 from fedapa.errors import PausedError, PayloadError, RosterError, RunError, one_line
-from fedapa.evaluation.record import over_rooms
+from fedapa.evaluation.record import NOT_TAKEN, over_rooms
 from fedapa.evaluation.theory import THEORY
 from fedapa.federation import acceptance, cohort
 from fedapa.federation.messages import (
@@ -420,6 +421,11 @@ class _Heard:
         """Room → what became of its training."""
         return {room: reply.diverged for room, reply in self.replies.items() if reply.diverged}
 
+    @property
+    def withheld(self) -> dict[str, str]:
+        """Room → why it sends nothing though it trained."""
+        return {room: reply.withheld for room, reply in self.replies.items() if reply.withheld}
+
     def said(self, *, last: bool = False) -> list[str]:
         """What people should know of it, in sentences; of the last exchange, what it means."""
         so = "; it has no last score, maybe no model file: mend that and make the run longer"
@@ -434,7 +440,7 @@ class _Heard:
         notes = [f"{', '.join(rooms)}: {one_line(note)}" for note, rooms in noting.items()]
         diverged = [
             f"room '{room}' is without an upload: {one_line(why)}"
-            for room, why in self.diverged.items()
+            for room, why in {**self.diverged, **self.withheld}.items()
         ]
         return [*rejected, *diverged, *notes]
 
@@ -563,7 +569,11 @@ def _trained(
                 f"{len(members)} rooms; give a number, a value for each room, or a matrix between "
                 "them"
             )
-    apart = {"rejected": dict(heard.rejected), "diverged": heard.diverged}
+    apart = {
+        "rejected": dict(heard.rejected),
+        "diverged": heard.diverged,
+        "withheld": heard.withheld,
+    }
     told: Tree = {what: by_room for what, by_room in apart.items() if by_room}
     return {"rooms": rooms, "server": between, "missing": missing, **told}
 
@@ -625,7 +635,7 @@ def _record(
     }
     if any(missing.values()):
         record["missing"] = {what: names for what, names in missing.items() if names}
-    record |= {what: trained[what] for what in ("rejected", "diverged") if what in trained}
+    record |= {what: trained[what] for what in NOT_TAKEN if what in trained}
     if sorted(halves) != sorted(rooms):
         record["members"] = sorted(halves)  # whose rows the matrices of "server" are
     return record

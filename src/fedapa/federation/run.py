@@ -35,7 +35,7 @@ from fedapa import processes
 from fedapa.algorithms.algorithm import Algorithm
 from fedapa.csi.capture import data_kind
 from fedapa.errors import PlanError, RunError
-from fedapa.evaluation.record import JsonLines, dump, scored_rounds, summarise
+from fedapa.evaluation.record import JsonLines, dump, privacy_spent, scored_rounds, summarise
 from fedapa.federation import rounds, run_files
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.in_process import InProcess
@@ -376,6 +376,11 @@ def _check_diagnosis(plan: Plan, every: int) -> None:
             f"beside their labels; {algorithm.title} is none; use fedapa or fedproto, or leave it "
             "out"
         )
+    if plan.privacy.is_on:
+        raise PlanError(
+            "--diagnose: its numbers are of the train windows and would leave a room without "
+            "noise; leave it out, or privacy"
+        )
     if plan.joins or plan.data.tasks == "both":
         why = "rooms that join train alone" if plan.joins else "it has one task, this plan has two"
         raise PlanError(f"--diagnose: {why}, so the theory says nothing of it; leave it out")
@@ -407,6 +412,8 @@ def _finish(folder: Path, step: rounds.Step, records: Sequence[Mapping[str, Any]
         notes.append(f"no room told a score in the last {len(summary['averaged_rounds'])} rounds")
     if notes:
         summary["notes"] = notes
+    if spent := privacy_spent(records):
+        summary["privacy"] = spent
     if without := sorted(set(cards) - set(step.confusion)):
         summary["without_model"] = without
     summary["confusion"] = {

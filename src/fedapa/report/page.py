@@ -19,7 +19,7 @@ from fedapa import algorithms
 from fedapa.algorithms.local import Local
 from fedapa.csi.capture import data_kind
 from fedapa.errors import FedapaError
-from fedapa.evaluation.record import not_taken
+from fedapa.evaluation.record import UPLOAD, not_taken, privacy_spent
 from fedapa.evaluation.results import Results, Setting
 from fedapa.evaluation.theory import theory_of
 from fedapa.evaluation.verdict import answers
@@ -275,6 +275,7 @@ def _fill(report: Report, results: Results, runs: Runs, published: Mapping[str, 
         chosen += [said for setting in results.settings for said in without_labels(setting.data)]
     report.points([*dict.fromkeys(chosen), *results.notes])
     _not_taken(report, runs)
+    _privacy(report, runs)
     if not results.parameter:
         report.table("settings", comparison.in_paper_layout(results))
     parts = [_Part(report, setting, runs) for setting in results.settings]
@@ -300,7 +301,7 @@ def _not_taken(report: Report, runs: Runs) -> None:
     told = []
     for (_, name, seed), run in sorted(runs.items(), key=lambda item: item[0]):
         for entry in not_taken(run.records):
-            what = "was rejected" if entry["what"] == "rejected" else "is missing"
+            what = UPLOAD[entry["what"]]
             told.append(
                 f"{name}, seed {seed}, round {entry['round']}: the upload of room "
                 f"'{entry['room']}' {what}: {entry['reason']}"
@@ -310,6 +311,27 @@ def _not_taken(report: Report, runs: Runs) -> None:
         report.say("In these rounds a room counts as absent; the others went on.")
         more = [f"and {len(told) - _MOST_TOLD} more, see rounds.jsonl of the runs"]
         report.points([*told[:_MOST_TOLD], *(more if len(told) > _MOST_TOLD else [])])
+
+
+def _privacy(report: Report, runs: Runs) -> None:
+    """What noised sets have cost each room, and what that says, where there are any."""
+    private = {key: runs[key] for key in sorted(runs) if runs[key].plan.privacy.is_on}
+    if not private:
+        return
+    report.heading(2, "Differential privacy")
+    for sentence in dict.fromkeys(run.plan.privacy.claim() for run in private.values()):
+        report.say(sentence)
+    told = []
+    for (_, name, seed), run in private.items():
+        spent = privacy_spent(run.records)
+        rooms = ", ".join(
+            f"{room} {own['epsilon']:.3g} ({own['releases']:.0f})" for room, own in spent.items()
+        )
+        told.append(
+            f"{name}, seed {seed}: ε of {run.plan.privacy.epsilon:g} spent (releases): {rooms}"
+        )
+    more = [f"and {len(told) - _MOST_TOLD} more, see summary.json of the runs"]
+    report.points([*told[:_MOST_TOLD], *(more if len(told) > _MOST_TOLD else [])])
 
 
 def _about(results: Results) -> str:

@@ -83,9 +83,9 @@ def titles(runs: Sequence[Run]) -> list[str]:
     def apart(plan: Mapping[str, Any]) -> str:
         return ", ".join(
             f"{key} = {value}"
-            for section in ("algorithm", "training", "model")
-            for key, value in plan[section].items()
-            if key != "name" and any(other[section].get(key) != value for other in plans)
+            for section in ("algorithm", "training", "model", "privacy")
+            for key, value in plan.get(section, {}).items()
+            if key != "name" and any(other.get(section, {}).get(key) != value for other in plans)
         )
 
     return [

@@ -165,6 +165,17 @@ class Room:
         there = np.unique(self.places[self.split.train])
         return there[there != NO_CLASS].tolist()  # type: ignore[no-any-return]
 
+    def units(self, kind: Literal["window", "recording"]) -> npt.NDArray[np.int64]:
+        """[train windows] the number of what each of them belongs to: itself, or its recording."""
+        if kind == "window":
+            return np.arange(len(self.split.train))
+        if self.origins is None:
+            raise DataError(
+                f"room '{self.name}': does not say which windows are of one recording; give its "
+                "recordings, or protect windows (privacy.unit = 'window')"
+            )
+        return self.origins.recordings[self.split.train]
+
     @functools.cached_property
     def digest(self) -> str:
         """Of all values of the windows; ``replace`` makes a room that computes it anew."""

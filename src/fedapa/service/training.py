@@ -481,19 +481,24 @@ def _mean(scores: Iterable[_Numbers]) -> _Numbers:
 def _absences(number: int, record: Mapping[str, Any]) -> list[Absence]:
     """Who was missing in a round, by reason."""
     missing, rejected = record.get("missing", {}), record.get("rejected", {})
-    diverged = record.get("diverged", {})
+    diverged, withheld = record.get("diverged", {}), record.get("withheld", {})
     silent = set(missing.get("upload", ())) - set(rejected)
     unscored = set(missing.get("score", ())) - silent - set(rejected)
     idle = {room for room, about in record["rooms"].items() if not about.get("participated")}
+    idle -= silent | {*rejected, *diverged, *withheld}
+    saving = {room for room in idle if "epsilon" in record["rooms"][room]}
     told = {
         "did not answer, so nothing of it was learned": silent,
         "missed the exchange after the round, so it has no score": unscored,
-        "not chosen to train in this round": idle - silent - {*rejected, *diverged},
+        "not chosen to train in this round": idle - saving,
+        "sent no set in this round, to save its privacy budget": saving,
     }
     for room, reason in rejected.items():
         told.setdefault(f"its reply was rejected: {reason}", set()).add(room)
     for room, reason in diverged.items():
         told.setdefault(f"its training diverged: {reason}", set()).add(room)
+    for room, reason in withheld.items():
+        told.setdefault(reason, set()).add(room)
     return [
         Absence(round=number, rooms=sorted(rooms), reason=reason)
         for reason, rooms in told.items()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedapa.errors import RunError
-from fedapa.evaluation.record import JsonLines, not_taken
+from fedapa.evaluation.record import JsonLines, not_taken, privacy_spent
 from fedapa.federation import run_files
 from fedapa.federation.network.flower_calls import Control, NodeSeen
 from fedapa.federation.network.running import check_plan
@@ -90,6 +90,7 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
     if job is not None and (server.run(job.run) / "data.json").is_file():
         records = JsonLines(server.run(job.run) / "rounds.jsonl").read()
         data = run_files.read_data(server.run(job.run))["rooms"]
+    spent = privacy_spent(records)
     nodes = _nodes(server) if process is not None else {}
     seen = said.get("seen", {})
     rooms = {}
@@ -110,6 +111,8 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
             "bytes": sum(line.get("bytes_up", 0) + line.get("bytes_down", 0) for line in lines),
             "rejected": sum(room in line.get("rejected", {}) for line in records),
             "diverged": sum(room in line.get("diverged", {}) for line in records),
+            "withheld": sum(room in line.get("withheld", {}) for line in records),
+            "privacy": spent.get(room),
         }
     run: dict[str, Any] = {}
     if job is not None:
@@ -122,6 +125,8 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
         run["round"] = records[-1]["round"]
         run["mean"] = records[-1]["mean"]
     run["rounds"] = said.get("rounds")
+    if spent and job is not None:
+        run["privacy"] = run_files.read_plan(server.run(job.run)).privacy.claim()
     return {
         "server": {"running": process is not None, "process": process},
         "rooms": rooms,
