@@ -61,6 +61,8 @@ _MATCHED: tuple[SplitKind, ...] = ("recording", "blocked")
 day."""
 _ENOUGH = 50
 """Windows behind a prototype, at least, in the cases with ``minimum_samples``."""
+_NOISED: Mapping[str, Any] = {"epsilon": 10.0, "unit": "window", "every": 2}
+"""Differential privacy in the case that has it: a set in every second round."""
 _FEW = {"recording": {"train_recordings": 2}, "blocked": {"train_windows": 20}}
 """By split: what leaves few windows behind a prototype."""
 
@@ -89,6 +91,12 @@ def leak_cases(split: str) -> list[LeakCase]:
             "fedapa-int8",
             "FedAPA, int8",
             {"algorithm": FedAPA.name, "precision": "int8"},
+            days=True,
+        ),
+        LeakCase(
+            "fedapa-private",
+            f"FedAPA, noised, ε = {_NOISED['epsilon']:g} a window",
+            {"algorithm": FedAPA.name, "privacy": _NOISED},
             days=True,
         ),
         LeakCase("fedapa-few", "FedAPA, few windows", {"algorithm": FedAPA.name, **few}),

@@ -4,7 +4,7 @@ Who attacks a room is the room after it in the order of names: it has windows an
 own. The server is given them too: whoever runs a server may have a room. Attackers, by what they
 have beside that: the *server* every upload of every round; a *room* what the server sends it; the
 *model file* is a server that also has the room's model file, with encoder, classifier and
-normaliser, of the last round.
+normaliser, of the last round in which the room sent.
 """
 
 import tempfile
@@ -117,9 +117,15 @@ class Overheard:
     """Of the last round, mean over rooms."""
 
     @property
+    def rounds(self) -> list[int]:
+        """The rounds in which every room sent; with noise rooms may send in some of them only."""
+        full = [number for number in self.nets if set(self.uploads[number]) >= set(self.places)]
+        return sorted(full) or [max(self.nets)]
+
+    @property
     def last(self) -> int:
-        """The last round that trained."""
-        return max(self.nets)
+        """The last of them."""
+        return self.rounds[-1]
 
     def attacker_of(self, room: str) -> str:
         """Who attacks a room."""
@@ -294,9 +300,9 @@ def _of_prototypes(
     pool = Normaliser.of(room.windows, np.concatenate([each.windows for each in candidates]))
     shadows = [
         _embedded(heard.model(other, heard.nets[number][other]), room, candidates, pool)[0]
-        for number in sorted(heard.nets)
+        for number in heard.rounds
     ]
-    sent = [heard.sets(number) for number in sorted(heard.nets)]
+    sent = [heard.sets(number) for number in heard.rounds]
     scores = _by_rounds(
         "server",
         labels,
@@ -306,7 +312,7 @@ def _of_prototypes(
         ],
         [sets[name] for sets in sent],
     )
-    means = [_mean_sent(heard.downloads[number + 1][other]) for number in sorted(heard.nets)]
+    means = [_mean_sent(heard.downloads[number + 1][other]) for number in heard.rounds]
     if all(mean is not None for mean in means):
         got = [mean for mean in means if mean is not None]
         moved = [
@@ -377,7 +383,7 @@ def _of_weights(heard: Overheard, name: str, candidates: Sequence[Candidate]) ->
         model = heard.model(owner, cast(NamedArrays, weights))
         return _embedded(model, room, candidates, pool)[1]
 
-    trained = sorted(heard.nets)
+    trained = heard.rounds
     own = np.stack([losses(name, heard.uploads[number][name]["weights"]) for number in trained])
     strangers = np.stack(
         [
@@ -471,8 +477,9 @@ def identity(heard: Overheard) -> dict[str, Told]:
     Over rounds: the sets of a third of the rounds have names, those of the last round have none.
     Over days: the sets of a room's first days have names, those of its last days have none.
     """
-    sets = {number: _stacked(heard, number) for number in (max(1, heard.last // 3), heard.last)}
-    (early, has_early, names), (late, has_late, _) = sets[min(sets)], sets[heard.last]
+    before = heard.rounds[max(0, len(heard.rounds) // 3 - 1)]
+    early, has_early, names = _stacked(heard, before)
+    late, has_late, _ = _stacked(heard, heard.last)
     if not len(names):
         return {}
     homes = [heard.places[name].home or name for name in names]
