@@ -53,7 +53,7 @@ def test_nearness_by_hand() -> None:
 def test_a_net_that_memorises_is_found_out_by_its_loss() -> None:
     """Random labels, more numbers than windows: least squares fits every window that it saw."""
     stream = STREAM.numpy()
-    windows, labels = stream.normal(size=(40, 60)), stream.integers(0, 2, 40)
+    windows, labels = stream.normal(size=(40, 400)), stream.integers(0, 2, 40)
     seen = slice(0, 20)
     weights, *_ = np.linalg.lstsq(windows[seen], 10.0 * (2 * labels[seen] - 1), rcond=None)
     margins = (windows @ weights) * (2 * labels - 1)

@@ -150,8 +150,9 @@ def reproduce_leaks(
     asked = [
         _Asked(case, seed, Plan.of(plan.document(), case.change, {"seed": seed}), days, told)
         for seed in range(how.seeds)
+        for days in (False, True)
         for case in cases
-        for days in ((False, True) if case.days and "identity" in chosen else (False,))
+        if (case.days and "identity" in chosen) or not days
         if (told := ["identity"] if days else [one for one in chosen if one in case.asked])
     ]
     _carry_out(asked, folder / "runs", how)
@@ -306,6 +307,10 @@ def _results(
         rows["reconstruction"] += [{**about, **row} for row in _reconstructions(mine, key)]
         rows["identity"] += [{**about, **row} for row in _identities(mine, key)]
     data = next(told["data"] for told in found)
+    data = {**data, "source": data["source"].rpartition("/")[2]}  # of whole paths only the name
+    document = plan.document()
+    if plan.data.file is not None:
+        document["data"]["file"] = data["source"]
     return {
         "experiment": NAME,
         "title": TITLE,
@@ -315,7 +320,7 @@ def _results(
         "seeds": list(range(how.seeds)),
         "commits": sorted({told["environment"]["commit"] for told in found}),
         "environment": {**environment(how.workers), "command": how.command},
-        "plan": plan.document(),
+        "plan": document,
         **{attack: made for attack, made in rows.items() if made},
     }
 

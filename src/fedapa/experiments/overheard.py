@@ -484,13 +484,13 @@ def identity(heard: Overheard) -> dict[str, Told]:
         return {}
     homes = [heard.places[name].home or name for name in names]
     days = [heard.places[name].day for name in names]
-    if not any(days):
-        return {
-            "room, over rounds": _pairs(alike(late, has_late, early, has_early), names, names),
-            "room, by its classes": _pairs(masks_alike(has_late, has_early), names, names),
-        }
-    told = {}
     likely = alike(late, has_late, early, has_early)
+    told: dict[str, Told] = {}
+    if not any(days):
+        told["room, over rounds"] = _pairs(likely, names, names)
+        if heard.sets(heard.last):  # weights are sent whole
+            told["room, by its classes"] = _pairs(masks_alike(has_late, has_early), names, names)
+        return told
     # Which day of the room it is: others' days are not asked about.
     within = np.equal.outer(homes, homes)
     told["day, over rounds"] = _pairs(likely, names, names, within, homes)

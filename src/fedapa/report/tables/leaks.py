@@ -1,6 +1,6 @@
 """Tables of what attacks found, from the results of ``fedapa reproduce leaks``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from fedapa.report.captions import data_text
 from fedapa.report.tables.table import Table
 
-__all__ = ["leak_caption", "leak_tables", "membership_table"]
+__all__ = ["leak_caption", "leak_summary", "leak_tables", "membership_table"]
 
 _WAYS = {
     "alone": "prototype and model file",
@@ -29,14 +29,91 @@ def leak_caption(results: Mapping[str, Any]) -> str:
     )
 
 
+def leak_summary(results: Mapping[str, Any]) -> Table:
+    """Every attack in a line, every way to send in a column."""
+    told = [row for attack in _ATTACKS for row in results.get(attack, ())]
+    titles = {row["case"]: row["title"] for row in told}
+
+    def line(name: str, attack: str, cell: Callable[[Any], str], **wanted: str) -> list[str]:
+        cells = [name]
+        for case in titles:
+            mine = [
+                row
+                for row in results.get(attack, ())
+                if row["case"] == case and all(row[key] == wanted[key] for key in wanted)
+            ]
+            cells.append(cell(mine) if mine else "–")
+        return cells
+
+    def largest(rows: Sequence[Mapping[str, Any]]) -> str:
+        return _interval(max(rows, key=lambda row: float(row["auc"]["value"]))["auc"], 1, 2)
+
+    attackers = dict.fromkeys(row["attacker"] for row in results.get("membership", ()))
+    questions = dict.fromkeys(row["question"] for row in results.get("identity", ()))
+    lines = [
+        line(
+            f"Recording was used, {_WHO[attacker]} (AUC)", "membership", largest, attacker=attacker
+        )
+        for attacker in attackers
+    ]
+    if results.get("reconstruction"):
+        lines.append(
+            line(
+                "Mean window of a class, with the model file (error)",
+                "reconstruction",
+                lambda rows: _interval(rows[0]["error"], 1, 2),
+                way="alone",
+            )
+        )
+    for question in questions:
+        lines.append(
+            line(
+                f"Whose set: {question} (% named, guess)",
+                "identity",
+                lambda rows: (
+                    f"{_interval(rows[0]['first'], 100, 0)}, {100 * rows[0]['chance']:.0f}"
+                ),
+                question=question,
+            )
+        )
+    costs = {row["case"]: _costs(row) for row in reversed(told)}
+    lines.append(["Prototypes sent (%)", *(costs[case][0] for case in titles)])
+    lines.append(["Accuracy (%)", *(costs[case][1] for case in titles)])
+    return Table(
+        "What a stranger learns, by what rooms send",
+        ["Asked", *titles.values()],
+        lines,
+        note=(
+            "AUC 0.5 is a guess, 1 is certainty; the largest of the attacks that this attacker can "
+            "make, chosen afterwards, so it flatters the attacker. Error 1 is that of the mean of "
+            f"all windows, 0 is the window itself. Brackets: 95 % of a bootstrap over rooms. "
+            f"{leak_caption(results)}"
+        ),
+        breaks=[len(lines) - 2],
+    )
+
+
+_ATTACKS = ("membership", "reconstruction", "identity")
+_WHO = {
+    "server": "asked by the server",
+    "room": "asked by another room",
+    "model file": "asked by a server with the model file",
+}
+
+
 def leak_tables(results: Mapping[str, Any]) -> dict[str, Table]:
-    """A table for each attack that was made, by its name."""
+    """What they say together, and a table for each attack that was made, by its name."""
     made = {
+        "summary": leak_summary,
         "membership": membership_table,
         "reconstruction": _reconstruction_table,
         "identity": _identity_table,
     }
-    return {name: table(results) for name, table in made.items() if results.get(name)}
+    return {
+        name: table(results)
+        for name, table in made.items()
+        if name == "summary" or results.get(name)
+    }
 
 
 def membership_table(results: Mapping[str, Any]) -> Table:
