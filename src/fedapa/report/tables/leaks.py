@@ -57,14 +57,15 @@ def leak_summary(results: Mapping[str, Any]) -> Table:
         for attacker in attackers
     ]
     if results.get("reconstruction"):
-        lines.append(
+        lines += [
             line(
-                "Mean window of a class, with the model file (error)",
+                f"Mean window of a class, from {told_of} (correlation)",
                 "reconstruction",
-                lambda rows: _interval(rows[0]["error"], 1, 2),
-                way="alone",
+                lambda rows: _interval(rows[0]["correlation"], 1, 2),
+                way=way,
             )
-        )
+            for way, told_of in _SUMMARY.items()
+        ]
     for question in questions:
         lines.append(
             line(
@@ -85,14 +86,16 @@ def leak_summary(results: Mapping[str, Any]) -> Table:
         lines,
         note=(
             "AUC 0.5 is a guess, 1 is certainty; the largest of the attacks that this attacker can "
-            "make, chosen afterwards, so it flatters the attacker. Error 1 is that of the mean of "
-            f"all windows, 0 is the window itself. Brackets: 95 % of a bootstrap over rooms. "
+            "make, chosen afterwards, so it flatters the attacker. Correlation: of the window that "
+            "was found with the true mean window; 0 is nothing, 1 is all but its size. Brackets: "
+            "95 % of a bootstrap over rooms. "
             f"{leak_caption(results)}"
         ),
         breaks=[len(lines) - 2],
     )
 
 
+_SUMMARY = {"alone": "prototype and model file", "another room": "another room, no prototype"}
 _ATTACKS = ("membership", "reconstruction", "identity")
 _WHO = {
     "server": "asked by the server",
