@@ -139,13 +139,15 @@ def _drawn(rooms: npt.NDArray[np.str_], key: Key, draws: int) -> _Floats:
     Before the draws stands what is there: each once.
     """
     stream = key.numpy()
-    mine = [np.flatnonzero(rooms == room) for room in np.unique(rooms)]
-    times = np.zeros((1 + draws, len(rooms)))
-    times[0] = 1
-    for draw in range(1, 1 + draws):
-        for room in stream.integers(0, len(mine), len(mine)):
-            chosen = stream.integers(0, len(mine[room]), len(mine[room]))
-            np.add.at(times[draw], mine[room][chosen], 1)
+    names, place = np.unique(rooms, return_inverse=True)
+    chosen = stream.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)
+    times = np.ones((1 + draws, len(rooms)))
+    for room in range(len(names)):
+        (mine,) = np.nonzero(place == room)
+        # A room that is drawn twice gives twice as many strata, each drawn by itself.
+        times[1:, mine] = stream.multinomial(
+            chosen[:, room] * len(mine), np.full(len(mine), 1 / len(mine))
+        )
     return times
 
 
