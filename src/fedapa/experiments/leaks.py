@@ -305,7 +305,7 @@ def _results(
         key = Key(0) / NAME / name
         rows["membership"] += [{**about, **row} for row in _memberships(mine, key)]
         rows["reconstruction"] += [{**about, **row} for row in _reconstructions(mine, key)]
-        rows["identity"] += [{**about, **row} for row in _identities(mine, key)]
+        rows["identity"] += [{**about, **row} for row in _identities(mine, key, days)]
     data = next(told["data"] for told in found)
     data = {**data, "source": data["source"].rpartition("/")[2]}  # of whole paths only the name
     document = plan.document()
@@ -389,7 +389,9 @@ def _reconstructions(
     return rows
 
 
-def _identities(mine: Sequence[tuple[int, Mapping[str, Any]]], key: Key) -> list[dict[str, Any]]:
+def _identities(
+    mine: Sequence[tuple[int, Mapping[str, Any]]], key: Key, days: bool
+) -> list[dict[str, Any]]:
     told = [(seed, found["identity"]) for seed, found in mine if "identity" in found]
     rows = []
     for question in dict.fromkeys(name for _, found in told for name in found):
@@ -401,7 +403,10 @@ def _identities(mine: Sequence[tuple[int, Mapping[str, Any]]], key: Key) -> list
         first: Interval = first_named(matched, key / question)
         rows.append(
             {
-                "question": question,
+                # Where each day is a room of its own, it is another question.
+                "question": f"{question}, over days"
+                if days and "day" not in question
+                else question,
                 "sets": len(set(matched.strata.tolist())),
                 "first": asdict(first),
                 "auc": asdict(measured(matched, key / question)["auc"]),
