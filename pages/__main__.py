@@ -1,11 +1,11 @@
 """Make this repository's own pages anew: ``python -m pages``, or ``python -m pages simulator``.
 
-``results`` fills the tables of docs/results/*.md and docs/results/earlier/*.md from the
-results.json files beside them, draws the overview of the present experiments and fills and draws
-when exchange helps; ``algorithms`` fills docs/algorithms.md. Both take seconds and are the default.
-``html`` writes all pages as HTML, and every study with its figures as SVG, into build/pages, in
-minutes.
-``simulator`` draws every figure of docs/simulator.md from measurements made anew, in minutes.
+``results`` fills the tables of docs/results/*.md, docs/results/earlier/*.md and docs/privacy.md
+from the results.json files of docs/results, draws the overview of the present experiments and fills
+and draws when exchange helps; ``algorithms`` fills docs/algorithms.md. Both take seconds and are
+the default. ``html`` writes all pages as HTML, and every study with its figures as SVG, into
+build/pages, in minutes. ``simulator`` draws every figure of docs/simulator.md from measurements
+made anew, in minutes.
 """
 
 import argparse
@@ -28,6 +28,8 @@ def _results() -> None:
     folder = DOCS / "results"
     for page in sorted([*folder.glob("*.md"), *(folder / "earlier").glob("*.md")]):
         write_text(page, inserted.filled(page.read_text(), page.parent))
+    private = DOCS / "privacy.md"
+    write_text(private, inserted.filled(private.read_text(), folder))
     save(overview_of(folder, EXPERIMENTS), folder / "overview.png", dpi=150)
     gains, page = gains_of(folder), folder / "when.md"
     write_text(page, with_table(page.read_text(), gains))

@@ -2,9 +2,11 @@
 
 A page says ``<!-- table: simulated/table1 statistical horizons -->`` and what stands between that
 and ``<!-- end -->`` is the table of that setting in ``simulated/table1/results.json`` beside it
-(``differences:local`` are those of row local to all others).
+(``differences:local`` are those of row local to all others). What attacks found has a form of its
+own: ``<!-- leaks: leaks/quick membership -->``.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +21,7 @@ from fedapa.report.tables.comparison import (
     overall,
     reach,
 )
+from fedapa.report.tables.leaks import leak_tables
 from fedapa.report.tables.links import links_table
 from fedapa.report.tables.margins import margins_table
 from fedapa.report.tables.table import Table, markdown
@@ -29,6 +32,7 @@ _BLOCK = re.compile(
     r"<!-- table: (?P<experiment>\S+) (?P<setting>\S+) (?P<kind>\S+) -->\n.*?<!-- end -->",
     re.DOTALL,
 )
+_LEAKS = re.compile(r"<!-- leaks: (?P<folder>\S+) (?P<table>\S+) -->\n.*?<!-- end -->", re.DOTALL)
 _KINDS: Mapping[str, Callable[[Results, Setting], Table | None]] = {
     "overall": lambda _, setting: overall(setting),
     "calibration": lambda _, setting: calibration(setting),
@@ -66,4 +70,15 @@ def filled(text: str, folder: Path) -> str:
         opening = f"<!-- table: {experiment} {name} {mark['kind']} -->"
         return f"{opening}\n\n{body.strip()}\n\n<!-- end -->"
 
-    return _BLOCK.sub(table, text)
+    def leaks(mark: re.Match[str]) -> str:
+        results = json.loads((folder / mark["folder"] / "results.json").read_text())
+        tables = leak_tables(results)
+        if mark["table"] not in tables:
+            raise PlanError(
+                f"table of {mark['folder']}: '{mark['table']}' is unknown; "
+                f"{nearest(mark['table'], list(tables))}"
+            )
+        opening = f"<!-- leaks: {mark['folder']} {mark['table']} -->"
+        return f"{opening}\n\n{markdown(tables[mark['table']]).strip()}\n\n<!-- end -->"
+
+    return _LEAKS.sub(leaks, _BLOCK.sub(table, text))

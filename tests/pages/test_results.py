@@ -16,7 +16,8 @@ from tests.report import made
 from tests.report.test_page import check_text
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-EXPERIMENTS_THERE = sorted(RESULTS.rglob("results.json"))
+LEAKS_THERE = sorted((RESULTS / "leaks").rglob("results.json"))
+EXPERIMENTS_THERE = sorted(set(RESULTS.rglob("results.json")) - set(LEAKS_THERE))
 
 
 @pytest.mark.parametrize("name", ["earlier/simulated", "joining", "wiar", "wical"])
@@ -72,6 +73,24 @@ def test_committed_results_name_their_data_split_seeds_and_commit(path: Path) ->
         assert "/" not in setting.data["source"], "a path of somebody's machine"
     text = (path.parent / "results.md").read_text()
     assert ("SIMULATED" in text) == results.synthetic
+
+
+@pytest.mark.parametrize("path", LEAKS_THERE, ids=lambda path: path.parent.name)
+def test_committed_attacks_name_their_data_split_seeds_and_commit(path: Path) -> None:
+    results = json.loads(path.read_text())
+    assert results["commits"]
+    assert not any("+changes" in commit for commit in results["commits"])
+    assert results["rooms"]["split"] in ("recording", "blocked")
+    assert "/" not in results["rooms"]["source"], "a path of somebody's machine"
+    text = (path.parent / "results.md").read_text()
+    assert ("SIMULATED" in text) == (results["data"] == "SIMULATED")
+
+
+@pytest.mark.parametrize("page", [RESULTS / "leaks.md", RESULTS.parent / "privacy.md"])
+def test_every_table_of_attacks_is_made_from_the_results(page: Path) -> None:
+    text = page.read_text()
+    assert filled(text, RESULTS) == text
+    assert text.count("<!-- leaks:")
 
 
 def test_a_table_that_does_not_exist_is_named(tmp_path: Path) -> None:

@@ -332,6 +332,62 @@ for _name, _about in (
     _experiment_command(_name, _about)
 
 
+@reproduce.command("leaks")
+def reproduce_leaks(
+    attack: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="membership, reconstruction or identity; give it once for each. Default: all.",
+            metavar="NAME",
+        ),
+    ] = None,
+    preset: Preset = "quick",
+    data: Source = "simulated",
+    only: OnlyRooms = None,
+    without: WithoutRooms = None,
+    seeds: Seeds = 3,
+    split: SplitKind = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this algorithm; give it once for each.", metavar="NAME"),
+    ] = None,
+    rounds: Rounds = None,
+    change: Changes = None,
+    out: Directory = Path("runs/reproduce"),
+    resume: Resume = False,
+    workers: SideBySide = None,
+    as_json: Json = False,
+) -> None:
+    """What a stranger learns from what rooms send: attacks on the messages of a run.
+
+    Was a recording used for training, what did the windows of a class look like, and whose set is
+    this: with prototypes and with weights, plain and with what is said to protect them. Split is
+    recording, or blocked where a room has one recording of a count.
+
+    Example: fedapa reproduce leaks --attack membership --rounds 10
+    """
+    from fedapa.experiments.conduct import Execution
+    from fedapa.experiments.leaks import reproduce_leaks as carry_out
+    from fedapa.report.tables.leaks import leak_tables
+    from fedapa.report.tables.table import rich_table
+
+    base = base_of(preset, data, split, rounds, None, change, only=only, without=without)
+    _get_workers_ready()
+    with shown_progress() as show:
+        done = carry_out(
+            base,
+            Execution(seeds, out, resume, workers, show, _as_typed()),
+            attacks=attack,
+            methods=method,
+        )
+    if as_json:
+        print_json(done.results)
+        return
+    for table in leak_tables(done.results).values():
+        print_out(rich_table(table))
+    print_out(f"Page with tables and figure: {done.page}")
+
+
 @reproduce.command("difficulty")
 def reproduce_difficulty(
     data: Data = None,

@@ -89,7 +89,7 @@ from fedapa.rooms.room import Room
 from fedapa.windows.labels import NO_CLASS
 from fedapa.windows.split import Part
 
-__all__ = ["Participant", "introduce"]
+__all__ = ["Participant", "introduce", "kept_state"]
 
 _REACHED = 0.99
 """Of a room's windows: so many lie within the reach of its prototypes."""
@@ -640,7 +640,7 @@ class _States:
         return self.known_as or digest(encode_card(introduce(self.room)))
 
     def path(self, number: int) -> Path:
-        return self.folder / f"round-{number:06d}.state"
+        return _state_path(self.folder, number)
 
     def numbers(self) -> list[int]:
         """The rounds whose states are here, whatever the card."""
@@ -676,6 +676,19 @@ class _States:
         for number in self.numbers():
             if number not in numbers:
                 self.path(number).unlink()
+
+
+def kept_state(folder: Path, round: int) -> RoomState:
+    """What a room carried on from a round: a file of one of the last two in its folder of a run."""
+    path = _state_path(folder, round)
+    try:
+        return cast(RoomState, decode(path.read_bytes(), str(path))["state"])
+    except (OSError, KeyError) as error:
+        raise RunError(f"{path}: is no state of a room that can be read") from error
+
+
+def _state_path(folder: Path, round: int) -> Path:
+    return folder / f"round-{round:06d}.state"
 
 
 def introduce(room: Room) -> RoomCard:

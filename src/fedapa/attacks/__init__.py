@@ -1,0 +1,1 @@
+"""Attacks: what a curious stranger can learn from what rooms send, measured."""

@@ -1,0 +1,233 @@
+"""Attacks on runs whose answer is known, which recordings are compared, and what is refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedapa.attacks.roc import Matched, measured
+from fedapa.errors import PlanError, RunError
+from fedapa.experiments.conduct import Execution
+from fedapa.experiments.experiment import Base
+from fedapa.experiments.leaks import ATTACKS, leak_cases, reproduce_leaks
+from fedapa.experiments.overheard import (
+    Overheard,
+    Place,
+    Told,
+    by_day,
+    candidates_of,
+    identity,
+    membership,
+    overhear,
+    reconstruction,
+)
+from fedapa.federation.plan import Plan
+from fedapa.randomness import Key
+from fedapa.rooms.room import Room
+from fedapa.stores.materialise import Surveyed
+from fedapa.stores.store import write_store
+
+_NUMBERS = 60
+_WINDOWS = 3
+"""Of a recording."""
+
+
+def place(number: int, *, takes: int = 6, random: bool = False) -> Place:
+    """A room of two counts on two days: numbers around a centre of room, count and day, or noise
+    with labels that mean nothing, which a net can only learn by heart."""
+    stream = (Key(0) / "places" / number).numpy()
+    centres = stream.normal(size=(2, 2, _NUMBERS))
+    windows, labels, recordings, days = [], [], [], []
+    for count in range(2):
+        for day in range(2):
+            for take in range(takes):
+                middle = stream.normal(size=_NUMBERS) + (0 if random else 2 * centres[count, day])
+                windows.append(middle + 0.1 * stream.normal(size=(_WINDOWS, _NUMBERS)))
+                labels += [count] * _WINDOWS
+                recordings += [f"{count}-{day}-{take}"] * _WINDOWS
+                days += [str(day)] * _WINDOWS
+    room = Room.of(
+        f"room {number}",
+        np.concatenate(windows).astype(np.float32),
+        labels,
+        recordings=recordings,
+        days=days,
+        split="recording",
+        architecture="mlp",
+        width=32,
+    )
+    origins = Surveyed(
+        room=room.name,
+        labels=tuple(labels),
+        recordings=tuple(recordings),
+        days=tuple(days),
+        continuous=(False,) * len(labels),
+        starts=np.tile(np.arange(_WINDOWS), len(labels) // _WINDOWS),
+        spans=1,
+        step=1,
+        synthetic=False,
+        recipe=room.recipe,
+    )
+    return Place(room, origins)
+
+
+def heard(algorithm: str, *, rounds: int = 2, epochs: int = 3, random: bool = False) -> Overheard:
+    plan = Plan(
+        algorithm=algorithm,
+        rounds=rounds,
+        training={"epochs": epochs, "learning_rate": 0.1, "momentum": 0.9},
+    )
+    return overhear(plan, [place(number, random=random) for number in range(3)])
+
+
+def auc_of(told: Told, score: str) -> float:
+    matched = Matched.of(told.scores[score], told.members, told.strata, told.rooms)
+    return measured(matched, Key(0))["auc"].value
+
+
+def test_candidates_are_recordings_that_were_used_whole_or_never() -> None:
+    own = place(0)
+    candidates = candidates_of(own)
+    assert len(candidates) == 24
+    assert all(len(each.windows) == _WINDOWS for each in candidates)
+    train = set(own.room.split.train.tolist())
+    assert all(each.member == (set(each.windows.tolist()) <= train) for each in candidates)
+    assert {True, False} == {each.member for each in candidates}
+
+
+def test_where_recordings_are_split_candidates_are_parts_of_them() -> None:
+    """One recording of 40 windows: 0 to 24 train, 25 to 29 are a gap, 30 to 39 are tested. Of the
+    25 two parts of ten are members, the ten of the test are one part."""
+    room = place(0).room
+    windows = np.zeros((40, 4), np.float32)
+    split = replace(
+        room.split,
+        kind="blocked",
+        train=np.arange(25),
+        validation=np.zeros(0, np.int64),
+        test=np.arange(30, 40),
+    )
+    room = replace(room, windows=windows, labels=np.zeros(40, np.int64), split=split)
+    origins = replace(
+        place(0).origins,
+        labels=(0,) * 40,
+        recordings=("only",) * 40,
+        days=("1",) * 40,
+        continuous=(False,) * 40,
+        starts=np.arange(40),
+    )
+    found = candidates_of(Place(room, origins))
+    assert [(each.windows[0], each.windows[-1], each.member) for each in found] == [
+        (0, 9, True),
+        (10, 19, True),
+        (30, 39, False),
+    ]
+
+
+def test_with_the_model_file_a_prototype_tells_every_member() -> None:
+    """p is a mean of fewer recordings than it has dimensions, so that the weights are found."""
+    run = heard("fedapa")
+    told = membership(run)
+    assert auc_of(told, "model file · regression") == pytest.approx(1.0)
+    assert {name.partition(" · ")[0] for name in told.scores} == {"server", "model file"}
+    assert run.sent == 1.0
+
+
+def test_a_net_that_memorises_is_found_out_by_its_weights() -> None:
+    told = membership(heard("fedavg", epochs=40, random=True))
+    assert auc_of(told, "server · loss") > 0.9
+    assert set(told.scores) == {"server · loss", "server · calibrated loss", "room · loss"}
+
+
+def test_a_room_of_fedproto_sees_the_mean_alone() -> None:
+    told = membership(heard("fedproto"))
+    assert {"room · nearness", "room · regression"} <= set(told.scores)
+
+
+def test_a_prototype_gives_more_away_than_another_room_does() -> None:
+    found = reconstruction(heard("fedapa"))
+    error = {
+        way: np.mean([each["error"] for each in found if each["way"] == way])
+        for way in ("alone", "own room", "another room")
+    }
+    assert error["alone"] < 1.0 < error["another room"]
+
+
+def test_rooms_are_named_over_rounds_and_over_days() -> None:
+    run = heard("fedapa", rounds=3)
+    assert auc_of(identity(run)["room, over rounds"], "likeness") == pytest.approx(1.0)
+    days = by_day(list(run.places.values()))
+    assert [each.room.name for each in days[:2]] == ["room 0 day 0", "room 0 day 1"]
+    dated = overhear(Plan(algorithm="fedapa", rounds=3), days)
+    told = identity(dated)
+    assert set(told) == {"day, over rounds", "room, over days", "room, by its classes"}
+    assert sum(told["day, over rounds"].members) == len(days)
+
+
+def test_classes_that_are_not_sent_tell_nothing() -> None:
+    plan = Plan(algorithm={"name": "fedapa", "minimum_samples": 500}, rounds=2)
+    run = overhear(plan, [place(number) for number in range(3)])
+    assert run.sent == 0.0
+    assert auc_of(membership(run), "model file · regression") == 0.5
+    assert reconstruction(run) == []
+
+
+def store(path: Path) -> Path:
+    """Two rooms, two counts, two days, four recordings each."""
+    with write_store(path) as made:
+        for room in ("cafe", "hall"):
+            made.add_room(room, synthetic=False, about={"device": "test"})
+            for count in range(2):
+                for take in range(8):
+                    stream = (Key(0) / room / count / take).numpy()
+                    made.add_recording(
+                        room,
+                        f"{count}-{take}",
+                        label=count,
+                        amplitude=(5 + (1 + count) * stream.normal(size=(256, 6, 1))).astype(
+                            np.float32
+                        ),
+                        timestamps=np.arange(256) / 100,
+                        day=str(take % 2),
+                        rate=100.0,
+                    )
+    return path
+
+
+def test_the_experiment_writes_tables_and_is_not_done_twice(tmp_path: Path) -> None:
+    changes = ({"data": {"view": "statistics", "window": 64}}, {"training": {"epochs": 1}})
+    base = Base("quick", file=str(store(tmp_path / "rooms.h5")), rounds=2, changes=changes)
+    how = Execution(seeds=1, out=tmp_path / "out", workers=1)
+    done = reproduce_leaks(base, how)
+    saved = json.loads((tmp_path / "out" / "leaks" / "results.json").read_text())
+    assert set(ATTACKS) <= set(saved)
+    assert {row["case"] for row in saved["membership"]} == {
+        case.name for case in leak_cases("recording")
+    }
+    assert {row["question"] for row in saved["identity"]} >= {"day, over rounds"}
+    text = (tmp_path / "out" / "leaks" / "results.md").read_text()
+    assert "Membership" in text
+    assert "FedAPA, int8" in text
+    assert done.page.is_file()
+    with pytest.raises(RunError, match="--resume"):
+        reproduce_leaks(base, how)
+    runs = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("runs/*.json")}
+    again = reproduce_leaks(base, replace(how, resume=True))
+    assert again.results["membership"] == done.results["membership"]
+    assert runs == {path: path.stat().st_mtime_ns for path in runs}
+
+
+@pytest.mark.parametrize(
+    ("base", "asked", "said"),
+    [
+        (Base("quick", split="day"), {}, "recording or blocked"),
+        (Base("quick"), {"attacks": ["memberships"]}, "membership"),
+    ],
+)
+def test_what_means_nothing_is_refused(
+    base: Base, asked: dict[str, list[str]], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(PlanError, match=said):
+        reproduce_leaks(base, Execution(seeds=1, out=tmp_path), **asked)
