@@ -226,7 +226,7 @@ Data = Annotated[
 # As experiments.reproduce has them; not imported from there, so that --help answers at once.
 _OF_THE_COUNTER = (
     *("learning-curve", "onboarding", "unseen-counts"),
-    *("few-labels", "what-travels", "drift", "tasks"),
+    *("few-labels", "what-travels", "drift", "tasks", "poisoning"),
 )
 
 
@@ -305,6 +305,7 @@ for _name, _about in (
     ("what-travels", "Accuracy beside bytes: FedJoin with less in its messages."),
     ("drift", "Trained on the first days: what later days cost, and what helps without labels."),
     ("tasks", "One net that tells count and activity, against a net for each."),
+    ("poisoning", "Some rooms lie: what the honest ones lose, with and without a defence."),
     ("all", "Every table and figure of the paper into one directory, and one page of them."),
 ):
     _experiment_command(_name, _about)

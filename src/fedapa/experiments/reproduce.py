@@ -20,6 +20,7 @@ from fedapa.experiments.experiment import SETTINGS, STATISTICAL, Base, Experimen
 from fedapa.experiments.fig4 import distribution_caption, distribution_table
 from fedapa.experiments.joining import FEW_LABELS, ONBOARDING, UNSEEN_COUNTS, WHAT_TRAVELS
 from fedapa.experiments.learning_curve import LEARNING_CURVE
+from fedapa.experiments.poisoning import POISONING
 from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
 from fedapa.experiments.sweeps import FIG8A, FIG8B, FIG9A, FIG9B, PARTICIPATION, TABLE2
 from fedapa.experiments.table1 import FIG6, FIG7, TABLE1
@@ -54,7 +55,7 @@ __all__ = [
 
 OF_THE_COUNTER = (
     *(LEARNING_CURVE, ONBOARDING, UNSEEN_COUNTS),
-    *(FEW_LABELS, WHAT_TRAVELS, DRIFT, TASKS),
+    *(FEW_LABELS, WHAT_TRAVELS, DRIFT, TASKS, POISONING),
 )
 """About our counter, not the paper's nets; "all" leaves them out."""
 EXPERIMENTS: Mapping[str, Experiment] = {

@@ -26,7 +26,9 @@ from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm, settings_of
 from fedapa.answers import Answer
 from fedapa.errors import PlanError, nearest
+from fedapa.federation.attack import Attack
 from fedapa.federation.cohort import Selection
+from fedapa.federation.defence import NAMED, Defence
 from fedapa.files import readable
 from fedapa.learning.fit import NotNegativeInteger, Positive, PositiveInteger, Training
 from fedapa.models.build import ARCHITECTURES
@@ -298,6 +300,11 @@ class Plan(_Section):
     network: NetworkPlan = Field(default_factory=NetworkPlan)
     algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedapa"})
     """Its name and its settings."""
+    defence: Defence | None = None
+    """What the server does about rooms that lie, by name ("guard") or setting by setting
+    (docs/security.md); by default nothing."""
+    attack: Attack | None = None
+    """Rooms that lie, for experiments; only in process."""
 
     @field_validator("rounds", mode="before")
     @classmethod
@@ -321,12 +328,18 @@ class Plan(_Section):
             values["algorithm"] = {"name": values["algorithm"]}
         if isinstance(values.get("data"), str | Path):
             values["data"] = {"file": str(values["data"])}
+        if isinstance(values.get("defence"), str):  # a third, for plans, too
+            values["defence"] = _named_defence(values["defence"])
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise PlanError(_sentence(error.errors()[0], type(self))) from None
         # Settings are checked, and defaults spelled out, by the algorithm itself.
         algorithm = self.build()
+        if self.attack is not None and self.joins:
+            raise PlanError(
+                "attack: rooms that join train alone, so nobody is attacked; leave it out"
+            )
         if self.data.tasks == "both" and not algorithm.several_tasks:
             raise PlanError(algorithms.one_task_only(algorithm))
         settings = {name: getattr(algorithm, name) for name in settings_of(self._kind)}
@@ -380,6 +393,8 @@ class Plan(_Section):
         """Plain values with every default spelled out; what has no value is left out."""
         values = self.model_dump(mode="python")  # "json" would turn an infinite τ into nothing
         values["training"] = asdict(self.training)
+        for name in ("defence", "attack"):
+            values[name] = None if (own := getattr(self, name)) is None else asdict(own)
         values["rounds"] = self.total or "open"
         return _plain(values)  # type: ignore[no-any-return]
 
@@ -417,6 +432,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
         elif before != after:
             changes.append(f"{prefix}{key}: {before} → {after}")
     return changes
+
+
+def _named_defence(name: str) -> Mapping[str, Any]:
+    if name not in NAMED:
+        raise PlanError(f"defence: '{readable(name)}' is unknown; {nearest(name, list(NAMED))}")
+    return NAMED[name]
 
 
 def _taken_over(old: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -464,6 +485,8 @@ def _keys_at(root: type, path: Sequence[str]) -> list[str]:
         "model": ModelPlan,
         "training": Training,
         "network": NetworkPlan,
+        "defence": Defence,
+        "attack": Attack,
     }
     section = sections.get(path[0], root) if path else root
     if issubclass(section, BaseModel):

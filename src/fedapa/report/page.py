@@ -19,7 +19,7 @@ from fedapa import algorithms
 from fedapa.algorithms.local import Local
 from fedapa.csi.capture import data_kind
 from fedapa.errors import FedapaError
-from fedapa.evaluation.record import not_taken
+from fedapa.evaluation.record import not_taken, suspects
 from fedapa.evaluation.results import Results, Setting
 from fedapa.evaluation.theory import theory_of
 from fedapa.evaluation.verdict import answers
@@ -275,6 +275,7 @@ def _fill(report: Report, results: Results, runs: Runs, published: Mapping[str, 
         chosen += [said for setting in results.settings for said in without_labels(setting.data)]
     report.points([*dict.fromkeys(chosen), *results.notes])
     _not_taken(report, runs)
+    _suspected(report, runs)
     if not results.parameter:
         report.table("settings", comparison.in_paper_layout(results))
     parts = [_Part(report, setting, runs) for setting in results.settings]
@@ -308,6 +309,24 @@ def _not_taken(report: Report, runs: Runs) -> None:
     if told:
         report.heading(2, "Uploads that were not taken")
         report.say("In these rounds a room counts as absent; the others went on.")
+        more = [f"and {len(told) - _MOST_TOLD} more, see rounds.jsonl of the runs"]
+        report.points([*told[:_MOST_TOLD], *(more if len(told) > _MOST_TOLD else [])])
+
+
+def _suspected(report: Report, runs: Runs) -> None:
+    """Which rooms the server's defence suspects, where there is one; and who really lied."""
+    told = []
+    for (_, name, seed), run in sorted(runs.items(), key=lambda item: item[0]):
+        lying = set(run.records[-1].get("attackers", ()))
+        for one in suspects(run.records):
+            really = f" (an attacker of this experiment: {'yes' if one['room'] in lying else 'no'})"
+            told.append(
+                f"{name}, seed {seed}: room '{one['room']}' in {one['rounds']} of {one['judged']} "
+                f"rounds{really if lying else ''}: {one['reason']}"
+            )
+    if told:
+        report.heading(2, "Suspected rooms")
+        report.say("What these rooms sent was moved towards the middle of all rooms, or cut off.")
         more = [f"and {len(told) - _MOST_TOLD} more, see rounds.jsonl of the runs"]
         report.points([*told[:_MOST_TOLD], *(more if len(told) > _MOST_TOLD else [])])
 
