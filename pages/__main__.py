@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 
 from fedapa.errors import FedapaError
+from fedapa.evaluation.results import Results
 from fedapa.files import write_text
 from fedapa.report.style import save
 from pages import algorithms, inserted
 from pages.gains import gains_figure, gains_of, with_table
 from pages.overview import EXPERIMENTS, overview_of
+from pages.poisoning import losses_figure
 from pages.simulator import write_figures
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -26,6 +28,8 @@ def _results() -> None:
     for page in sorted([*folder.glob("*.md"), *(folder / "earlier").glob("*.md")]):
         write_text(page, inserted.filled(page.read_text(), page.parent))
     save(overview_of(folder, EXPERIMENTS), folder / "overview.png", dpi=150)
+    told = Results.load(folder / "poisoning" / "results.json")
+    save(losses_figure(told), folder / "poisoning.png", dpi=150)
     gains, page = gains_of(folder), folder / "when.md"
     write_text(page, with_table(page.read_text(), gains))
     save(gains_figure(gains), folder / "when.png", dpi=150)

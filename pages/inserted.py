@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import Results, Setting
+from fedapa.experiments.poisoning import under_attack
 from fedapa.report.tables.comparison import (
     calibration,
     differences,
@@ -34,6 +35,7 @@ _KINDS: Mapping[str, Callable[[Results, Setting], Table | None]] = {
     "horizons": lambda _, setting: horizons(setting),
     "differences": lambda _, setting: differences(setting),
     "reach": lambda _, setting: reach(setting),
+    "under-attack": lambda _, setting: under_attack(setting),
     "sweep": lambda results, setting: overall(setting, parameter=results.parameter),
 }
 

@@ -79,14 +79,15 @@ def test_flipped_labels_turn_the_classes_of_a_room_round(make_rooms: MakeRooms) 
     assert deceived(Attack("random"), room) is room
 
 
-def test_a_run_with_liars_names_them_in_its_records_and_in_no_other(
-    make_rooms: MakeRooms, tmp_path: Path
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedapa", "fedproto", "fedjoin"])
+def test_a_run_with_liars_names_them_in_its_records(
+    make_rooms: MakeRooms, tmp_path: Path, algorithm: str
 ) -> None:
     rooms = make_rooms([(0, 1, 2)] * 5)
     plan = Plan.of(
         {
             "rounds": 2,
-            "algorithm": "fedavg",
+            "algorithm": algorithm,
             "attack": {"kind": "random", "share": 0.2},
             "defence": "guard",
             "training": {"epochs": 1},
@@ -97,10 +98,15 @@ def test_a_run_with_liars_names_them_in_its_records_and_in_no_other(
     assert all(record["attackers"] == lying for record in done.records)
     assert [one["room"] for one in suspects(done.records)][:1] == lying
     assert all(record["rooms"][lying[0]]["trust"] == 0.0 for record in done.records)
+
+
+def test_records_of_honest_runs_without_a_defence_are_what_they_were(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
     honest = Plan.of({"rounds": 1, "algorithm": "fedavg", "training": {"epochs": 1}})
-    (record,) = run(honest, rooms=rooms, workers=0, out=tmp_path / "honest").records
+    (record,) = run(honest, rooms=make_rooms(), workers=0, out=tmp_path / "honest").records
     assert not {"attackers", "suspects"} & set(record)
-    assert "trust" not in record["rooms"][lying[0]]
+    assert not any("trust" in own for own in record["rooms"].values())
 
 
 def test_workers_lie_as_this_process_does(make_rooms: MakeRooms, tmp_path: Path) -> None:

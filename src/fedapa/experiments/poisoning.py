@@ -36,7 +36,7 @@ from fedapa.report.tables.comparison import cell as figure
 from fedapa.report.tables.table import Table
 from fedapa.windows.views.statistics import Statistics
 
-__all__ = ["BASE", "POISONING", "Losses", "honest_only", "losses", "poisoning"]
+__all__ = ["BASE", "POISONING", "Losses", "honest_only", "losses", "poisoning", "under_attack"]
 
 _NUMBERS = (10, 30)
 """Of rooms."""
@@ -270,7 +270,7 @@ def losses(setting: Setting) -> list[Losses]:
     return made
 
 
-def _table(setting: Setting) -> Table:
+def under_attack(setting: Setting) -> Table:
     """Attack by attack: accuracy and MAE without and with the defence, the loss, what is left."""
     rows = []
     for one in losses(setting):
@@ -352,7 +352,7 @@ def poisoning(*, bars: bool = False) -> Experiment:
         fixed=True,
         reference=_NOBODY,
         follow=_followed,
-        table=_table,
+        table=under_attack,
     )
 
 

@@ -19,7 +19,7 @@ flipped-labels      trained on labels in reversed order: the most people for the
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, cast, get_args
+from typing import Annotated, ClassVar, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -132,15 +132,15 @@ class _Lie:
         else:
             made = self._times(values)
         # A variance below 0 would be rejected.
-        return np.abs(made) if name.endswith(_VARIANCE) else made
+        return np.asarray(np.abs(made), np.float32) if name.endswith(_VARIANCE) else made
 
     def _times(self, own: Floats) -> Floats:
         times = -1.0 if self.attack.kind == "flipped-sign" else self.attack.factor
         return (own * times).astype(np.float32)
 
 
-def _as_long(noise: npt.NDArray[np.float64], honest: Floats) -> Any:
+def _as_long(noise: npt.NDArray[np.float64], honest: Floats) -> Floats:
     """Noise with the norm of what is honest."""
     length = np.sqrt(np.square(noise).sum())
     wanted = np.sqrt(np.square(honest, dtype=np.float64).sum())
-    return (noise * (wanted / max(float(length), 1e-12))).astype(np.float32)
+    return np.asarray(noise * (wanted / max(float(length), 1e-12)), np.float32)
