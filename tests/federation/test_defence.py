@@ -108,6 +108,14 @@ def test_rooms_of_other_nets_and_pairs_are_left_alone() -> None:
     assert not made.suspects
 
 
+def test_nets_of_one_name_and_other_shapes_are_not_compared() -> None:
+    small = of_weights({"a": [1.0], "b": [2.0], "c": [9.0]})
+    uploads = {**small, **of_weights({"d": [5.0, 5.0]})}
+    made = defend(Defence(rule="median"), uploads, nets(uploads), {})
+    assert made.uploads["c"]["weights"]["bias"].tolist() == [2.0]  # type: ignore[index,call-overload,union-attr]
+    assert made.uploads["d"]["weights"]["bias"].tolist() == [5.0, 5.0]  # type: ignore[index,call-overload,union-attr]
+
+
 def test_the_order_of_rooms_does_not_matter_and_memory_survives_the_codec() -> None:
     stream = np.random.default_rng(0)
     rows = {room: stream.normal(size=(3, 4)).tolist() for room in "abcde"}

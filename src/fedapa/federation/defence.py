@@ -39,7 +39,7 @@ from fedapa.learning.robust import (
     norms,
     outlying,
 )
-from fedapa.payload import Tree, Value, leaves
+from fedapa.payload import Tree, Value, digest, leaves
 
 __all__ = ["NAMED", "Defence", "Defended", "defend"]
 
@@ -138,11 +138,13 @@ def defend(
     ended = dict(cast(Tree, memory.get("ended", {})))
     made: dict[str, Payload] = dict(uploads)
     told: dict[str, _Told] = {}
-    for net in sorted({nets[room] for room in uploads}):
-        rooms = [room for room in sorted(uploads) if nets[room] == net]
+    found = {room: dict(leaves(uploads[room])) for room in sorted(uploads)}
+    kinds = {room: _kind(nets[room], values) for room, values in found.items()}
+    for net in sorted(set(kinds.values())):
+        rooms = [room for room in found if kinds[room] == net]
         if len(rooms) < _FEWEST:
             continue
-        given = [dict(leaves(uploads[room])) for room in rooms]
+        given = [found[room] for room in rooms]
         before = cast(Tree, ended.get(net, {}))
         group = _Group(how, rooms, given, before)
         trust = group.judge(reputations)
@@ -397,6 +399,16 @@ class _Group:
         for place, values in enumerate(self.given):
             prototypes[place, present[place]] = cast(Floats, values["prototypes"])
         return prototypes, present
+
+
+def _kind(net: str, values: Mapping[str, Value]) -> str:
+    """What a room's upload can be compared with: nets of one name may differ in their shapes."""
+    shapes = [
+        (path, value.shape)
+        for path, value in values.items()
+        if path.startswith(_WEIGHTS) and isinstance(value, np.ndarray)
+    ]
+    return f"{net} {digest(repr(shapes).encode())}"
 
 
 def _mean(total: npt.NDArray[np.float64], number: npt.NDArray[np.float64]) -> Any:

@@ -306,11 +306,8 @@ def _not_taken(report: Report, runs: Runs) -> None:
                 f"{name}, seed {seed}, round {entry['round']}: the upload of room "
                 f"'{entry['room']}' {what}: {entry['reason']}"
             )
-    if told:
-        report.heading(2, "Uploads that were not taken")
-        report.say("In these rounds a room counts as absent; the others went on.")
-        more = [f"and {len(told) - _MOST_TOLD} more, see rounds.jsonl of the runs"]
-        report.points([*told[:_MOST_TOLD], *(more if len(told) > _MOST_TOLD else [])])
+    meaning = "In these rounds a room counts as absent; the others went on."
+    _listed(report, "Uploads that were not taken", meaning, told)
 
 
 def _suspected(report: Report, runs: Runs) -> None:
@@ -324,9 +321,15 @@ def _suspected(report: Report, runs: Runs) -> None:
                 f"{name}, seed {seed}: room '{one['room']}' in {one['rounds']} of {one['judged']} "
                 f"rounds{really if lying else ''}: {one['reason']}"
             )
+    meaning = "What these rooms sent was moved towards what the others say, or cut off."
+    _listed(report, "Suspected rooms", meaning, told)
+
+
+def _listed(report: Report, heading: str, meaning: str, told: Sequence[str]) -> None:
+    """Things that happened in runs, the first of them; nothing where there are none."""
     if told:
-        report.heading(2, "Suspected rooms")
-        report.say("What these rooms sent was moved towards the middle of all rooms, or cut off.")
+        report.heading(2, heading)
+        report.say(meaning)
         more = [f"and {len(told) - _MOST_TOLD} more, see rounds.jsonl of the runs"]
         report.points([*told[:_MOST_TOLD], *(more if len(told) > _MOST_TOLD else [])])
 
