@@ -28,8 +28,9 @@ def _results() -> None:
     for page in sorted([*folder.glob("*.md"), *(folder / "earlier").glob("*.md")]):
         write_text(page, inserted.filled(page.read_text(), page.parent))
     save(overview_of(folder, EXPERIMENTS), folder / "overview.png", dpi=150)
-    told = Results.load(folder / "poisoning" / "results.json")
-    save(losses_figure(told), folder / "poisoning.png", dpi=150)
+    told = folder / "poisoning" / "results.json"
+    if told.is_file():  # the study is not whole yet
+        save(losses_figure(Results.load(told)), folder / "poisoning.png", dpi=150)
     gains, page = gains_of(folder), folder / "when.md"
     write_text(page, with_table(page.read_text(), gains))
     save(gains_figure(gains), folder / "when.png", dpi=150)

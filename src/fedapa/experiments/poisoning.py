@@ -360,7 +360,7 @@ _NOTES = (
     "Recordings of all rooms are dealt to 10 and to 30 rooms by Dirichlet shares (α = 1); each has "
     "one labelled recording of every class, the rest without labels. Attackers are drawn by the "
     "seed; those of a smaller share are among those of a larger one. Only honest rooms are scored.",
-    "Defences were chosen on simulated rooms of other seeds (4 and 5), see docs/decisions.",
+    "Defences were chosen on simulated rooms of another seed (4), see docs/decisions.",
 )
 POISONING = poisoning()
 BASE = Base("quick", rounds=6, long_rounds=0, changes=({"training": {"epochs": 12}},))
