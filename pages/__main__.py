@@ -13,12 +13,14 @@ import sys
 from pathlib import Path
 
 from fedapa.errors import FedapaError
+from fedapa.evaluation.results import Results
 from fedapa.files import write_text
 from fedapa.report.style import save
 from pages import algorithms, inserted
 from pages.gains import gains_figure, gains_of, with_table
 from pages.html import write_html
 from pages.overview import EXPERIMENTS, overview_of
+from pages.poisoning import losses_figure
 from pages.simulator import write_figures
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -31,6 +33,9 @@ def _results() -> None:
     private = DOCS / "privacy.md"
     write_text(private, inserted.filled(private.read_text(), folder))
     save(overview_of(folder, EXPERIMENTS), folder / "overview.png", dpi=150)
+    told = folder / "poisoning" / "results.json"
+    if told.is_file():  # the study is not whole yet
+        save(losses_figure(Results.load(told)), folder / "poisoning.png", dpi=150)
     gains, page = gains_of(folder), folder / "when.md"
     write_text(page, with_table(page.read_text(), gains))
     save(gains_figure(gains), folder / "when.png", dpi=150)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fedapa.errors import PlanError, nearest
 from fedapa.evaluation.results import Results, Setting
+from fedapa.experiments.poisoning import under_attack
 from fedapa.report.tables.comparison import (
     calibration,
     differences,
@@ -40,6 +41,7 @@ _KINDS: Mapping[str, Callable[[Results, Setting], Table | None]] = {
     "horizons": lambda _, setting: horizons(setting),
     "differences": lambda _, setting: differences(setting),
     "reach": lambda _, setting: reach(setting),
+    "under-attack": lambda _, setting: under_attack(setting),
     "sweep": lambda results, setting: overall(setting, parameter=results.parameter),
     "margins": lambda _, setting: margins_table(setting),
     "links": lambda _, setting: links_table(setting),

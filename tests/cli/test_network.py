@@ -67,10 +67,14 @@ def test_status_tells_what_was_not_taken_with_room_round_and_reason(
     for number, told in enumerate([{"rejected": {"kitchen": "its upload is huge"}}, {}], start=1):
         lines.append({"round": number, "rooms": {}, "mean": {}, **told})
     lines.append({"round": 3, "rooms": {}, "mean": {}, "diverged": {"kitchen": "its loss is nan"}})
+    judged = {"rooms": {"kitchen": {"trust": 0.0}}, "suspects": {"kitchen": "it points elsewhere"}}
+    lines.append({"round": 4, "mean": {}, **judged})
     said = " ".join(ask("server", "status", server).split())
     assert "Round 1: the upload of room 'kitchen' was rejected: its upload is huge." in said
     assert "Round 3: the upload of room 'kitchen' is missing: its loss is nan." in said
+    assert "Suspected: room 'kitchen' in 1 of 1 rounds; it points elsewhere." in said
     told = json.loads(ask("server", "status", server, "--json"))
+    assert [one["room"] for one in told["suspects"]] == ["kitchen"]
     assert [(one["round"], one["what"]) for one in told["not_taken"]] == [
         (1, "rejected"),
         (3, "diverged"),

@@ -15,6 +15,7 @@ from fedapa.evaluation.record import (
     entropies,
     over_rooms,
     summarise,
+    suspects,
 )
 from fedapa.evaluation.results import outcome_at
 
@@ -219,3 +220,23 @@ def test_an_outcome_of_rounds_that_nobody_scored() -> None:
     assert made.at["3"]["mean"]["accuracy"] == 0.5
     assert made.bytes == [2, 4, 6]
     assert alternatives_in(lines) == []
+
+
+def test_suspects_are_rooms_named_in_half_of_the_rounds_that_judged_them() -> None:
+    """Of four rounds "a" is named in three, "b" in two, "c" in one: it is no suspect."""
+    trust = {"a": 0.0, "b": 0.5, "c": 1.0, "d": 1.0}
+    named = ["ab", "ab", "ac", ""]
+    records: list[dict[str, Any]] = [
+        {
+            "rooms": {room: {"trust": own} for room, own in trust.items()},
+            "suspects": dict.fromkeys(rooms, f"reason {number}"),
+        }
+        for number, rooms in enumerate(named)
+    ]
+    found = suspects([*records, {"rooms": {"a": {}}}])
+    assert [(one["room"], one["rounds"], one["judged"]) for one in found] == [
+        ("a", 3, 4),
+        ("b", 2, 4),
+    ]
+    assert found[0]["reason"] == "reason 2"
+    assert found[1]["trust"] == 0.5

@@ -460,6 +460,18 @@ def test_a_report_names_uploads_that_were_not_taken(runs: Runs, tmp_path: Path) 
     assert "Uploads that were not taken" not in usual.read_text()
 
 
+def test_a_report_names_suspected_rooms_and_whether_they_lied(runs: Runs, tmp_path: Path) -> None:
+    (place, one), *_ = runs.items()
+    first = one.records[0]
+    rooms = {room: {**own, "trust": 0.0} for room, own in first["rooms"].items()}
+    room = next(iter(rooms))
+    line = {**first, "rooms": rooms, "suspects": {room: "it points elsewhere"}}
+    judged = {**runs, place: replace(one, records=[line, {**line, "attackers": [room]}])}
+    said = write_report(tmp_path / "one", made.results([made.setting()]), judged).read_text()
+    assert "Suspected rooms" in said
+    assert "in 2 of 2 rounds (an attacker of this experiment: yes): it points elsewhere" in said
+
+
 def test_equal_reports_have_equal_bytes(runs: Runs, tmp_path: Path) -> None:
     found = made.results([made.setting()])
     for name in ("one", "two"):

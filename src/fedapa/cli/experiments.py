@@ -227,7 +227,7 @@ Data = Annotated[
 # As experiments.reproduce has them; not imported from there, so that --help answers at once.
 _OF_THE_COUNTER = (
     *("learning-curve", "onboarding", "unseen-counts"),
-    *("few-labels", "what-travels", "drift", "tasks", "privacy", "links"),
+    *("few-labels", "what-travels", "drift", "tasks", "privacy", "links", "poisoning"),
 )
 
 
@@ -327,6 +327,7 @@ for _name, _about in (
     ("links", "Bytes, and time on Wi-Fi, 4G and NB-IoT, until rooms reach an accuracy."),
     ("tasks", "One net that tells count and activity, against a net for each."),
     ("privacy", "Accuracy by ε: what noised prototypes cost, by window and by recording."),
+    ("poisoning", "Some rooms lie: what the honest ones lose, with and without a defence."),
     ("all", "Every table and figure of the paper into one directory, and one page of them."),
 ):
     _experiment_command(_name, _about)

@@ -188,6 +188,11 @@ def status(folder: ServerFolder, as_json: Json = False) -> None:
             f"Round {entry['round']}: the upload of room '{entry['room']}' "
             f"{UPLOAD[entry['what']]}: {entry['reason']}."
         )
+    for one in told["suspects"]:
+        print_out(
+            f"Suspected: room '{one['room']}' in {one['rounds']} of {one['judged']} rounds; "
+            f"{one['reason']}."
+        )
     if told["refused"]:
         print_out(f"Refused requests: {told['refused']}; see log/refused.jsonl.")
     for sentence in (*told["sentences"], *run.get("end", []), *filter(None, [told["trouble"]])):

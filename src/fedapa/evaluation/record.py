@@ -39,6 +39,7 @@ __all__ = [
     "scored_rounds",
     "scores_of_alternative",
     "summarise",
+    "suspects",
 ]
 
 LAST = 5
@@ -77,6 +78,34 @@ def privacy_spent(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, f
             if set(_SPENT) <= set(entry):
                 spent[room] = {name: entry[name] for name in _SPENT}
     return dict(sorted(spent.items()))
+
+
+def suspects(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rooms that a defence suspects: in half of the rounds that it judged them, or more.
+
+    The most suspected first: in how many rounds of how many, how much of what they sent was merged
+    on average (1 is all of it), and the reason that was given last.
+    """
+    judged: dict[str, list[float]] = {}
+    named: dict[str, list[str]] = {}
+    for record in records:
+        for room, own in record["rooms"].items():
+            if "trust" in own:
+                judged.setdefault(room, []).append(own["trust"])
+        for room, reason in record.get("suspects", {}).items():
+            named.setdefault(room, []).append(reason)
+    found = [
+        {
+            "room": room,
+            "rounds": len(reasons),
+            "judged": len(judged[room]),
+            "trust": float(np.mean(judged[room])),
+            "reason": reasons[-1],
+        }
+        for room, reasons in named.items()
+        if 2 * len(reasons) >= len(judged[room])
+    ]
+    return sorted(found, key=lambda one: (-one["rounds"], one["trust"], one["room"]))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from fedapa.experiments.fig4 import distribution_caption, distribution_table
 from fedapa.experiments.joining import FEW_LABELS, ONBOARDING, UNSEEN_COUNTS, WHAT_TRAVELS
 from fedapa.experiments.learning_curve import LEARNING_CURVE
 from fedapa.experiments.links import LINKS_STUDY
+from fedapa.experiments.poisoning import POISONING
 from fedapa.experiments.privacy import PRIVACY
 from fedapa.experiments.protocol import OF_THE_PROTOCOL, PROTOCOL
 from fedapa.experiments.sizes import PAPER, Sizes, sizes_of
@@ -57,7 +58,7 @@ __all__ = [
 
 OF_THE_COUNTER = (
     *(LEARNING_CURVE, ONBOARDING, UNSEEN_COUNTS),
-    *(FEW_LABELS, WHAT_TRAVELS, DRIFT, TASKS, PRIVACY, LINKS_STUDY),
+    *(FEW_LABELS, WHAT_TRAVELS, DRIFT, TASKS, PRIVACY, LINKS_STUDY, POISONING),
 )
 """About our counter, not the paper's nets; "all" leaves them out."""
 EXPERIMENTS: Mapping[str, Experiment] = {

@@ -57,6 +57,7 @@ from fedapa.evaluation.metrics import (
     score,
     score_over_time,
 )
+from fedapa.federation.attack import Attack, deceived, poisoned
 from fedapa.federation.ledger import Ledger
 from fedapa.federation.messages import (
     LONGEST_NOTE,
@@ -127,6 +128,8 @@ class Participant:
     """Where the noise of its sets comes from, if it adds any; tests give their own."""
     travels: bool = True
     """Whether uploads leave this machine; else their checksums are the quick ones."""
+    attack: Attack | None = None
+    """How this room lies, in experiments alone; mostly it does not."""
 
     def exchange(self, round: Round, request: Request) -> Reply:
         """Answer one request of the server; refuses one that comes too late."""
@@ -231,7 +234,10 @@ class Participant:
         A loss is of the net before a step, so the last step is judged by what it left. Weights so
         large may still answer with NaN: then all windows are asked.
         """
-        state, upload, report = self.algorithm.train(self.room, state, round)
+        taught = self.room if self.attack is None else deceived(self.attack, self.room)
+        state, upload, report = self.algorithm.train(taught, state, round)
+        if self.attack is not None:
+            upload = poisoned(self.attack, upload, self.room, round)
         largest = max(_magnitude(state), _magnitude(upload))
         if largest == math.inf:
             raise DivergedError(f"its training ended with NaN or infinity; {_REMEDY}")

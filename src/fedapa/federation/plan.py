@@ -27,7 +27,9 @@ from fedapa.algorithms.algorithm import Algorithm, settings_of
 from fedapa.algorithms.prototype_sets import PrototypeExchange
 from fedapa.answers import Answer
 from fedapa.errors import PlanError, nearest
+from fedapa.federation.attack import Attack
 from fedapa.federation.cohort import Selection
+from fedapa.federation.defence import NAMED, Defence
 from fedapa.files import readable
 from fedapa.learning.fit import NotNegativeInteger, Positive, PositiveInteger, Training
 from fedapa.learning.private import Privacy
@@ -301,6 +303,11 @@ class Plan(_Section):
     privacy: Privacy = Field(default_factory=Privacy)
     algorithm: dict[str, Any] = Field(default_factory=lambda: {"name": "fedapa"})
     """Its name and its settings."""
+    defence: Defence | None = None
+    """What the server does about rooms that lie, by name ("guard") or setting by setting
+    (docs/security.md); by default nothing."""
+    attack: Attack | None = None
+    """Rooms that lie, for experiments; only in process."""
 
     @field_validator("rounds", mode="before")
     @classmethod
@@ -324,12 +331,23 @@ class Plan(_Section):
             values["algorithm"] = {"name": values["algorithm"]}
         if isinstance(values.get("data"), str | Path):
             values["data"] = {"file": str(values["data"])}
+        if isinstance(values.get("defence"), str):  # a third, for plans, too
+            values["defence"] = _named_defence(values["defence"])
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise PlanError(_sentence(error.errors()[0], type(self))) from None
         # Settings are checked, and defaults spelled out, by the algorithm itself.
         algorithm = self.build()
+        if self.attack is not None and self.joins:
+            raise PlanError(
+                "attack: rooms that join train alone, so nobody is attacked; leave it out"
+            )
+        if self.attack is not None and self.privacy.is_on:
+            raise PlanError(
+                "attack: with privacy a room sends a noised set of its own windows, never what an "
+                "attacker made; leave one of the two out"
+            )
         if self.data.tasks == "both" and not algorithm.several_tasks:
             raise PlanError(algorithms.one_task_only(algorithm))
         self._check_privacy(algorithm)
@@ -413,6 +431,8 @@ class Plan(_Section):
         values["privacy"] = asdict(self.privacy)
         if not self.privacy.is_on:  # plans were written before there was any
             del values["privacy"]
+        for name in ("defence", "attack"):
+            values[name] = None if (own := getattr(self, name)) is None else asdict(own)
         values["rounds"] = self.total or "open"
         return _plain(values)  # type: ignore[no-any-return]
 
@@ -450,6 +470,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
         elif before != after:
             changes.append(f"{prefix}{key}: {before} → {after}")
     return changes
+
+
+def _named_defence(name: str) -> Mapping[str, Any]:
+    if name not in NAMED:
+        raise PlanError(f"defence: '{readable(name)}' is unknown; {nearest(name, list(NAMED))}")
+    return NAMED[name]
 
 
 def _taken_over(old: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -502,6 +528,8 @@ def _keys_at(root: type, path: Sequence[str]) -> list[str]:
         "training": Training,
         "network": NetworkPlan,
         "privacy": Privacy,
+        "defence": Defence,
+        "attack": Attack,
     }
     section = sections.get(path[0], root) if path else root
     if issubclass(section, BaseModel):

@@ -24,6 +24,7 @@ import numpy as np
 
 from fedapa.algorithms.algorithm import Algorithm
 from fedapa.errors import DataError, PlanError, RosterError, nearest
+from fedapa.federation.attack import attackers
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.messages import Agreement, decode_data_card, encode_data_card
 from fedapa.federation.plan import Plan
@@ -743,7 +744,17 @@ def in_process(
     check_batches(prepared, plan.training.batch_size)
     check_training(prepared, plan.build())
     check_nets(prepared)
-    return InProcess(plan.build(), prepared, folder=folder, workers=workers)
+    attack = plan.attack
+    return InProcess(
+        plan.build(),
+        prepared,
+        folder=folder,
+        workers=workers,
+        attack=attack,
+        attackers=()
+        if attack is None
+        else attackers(attack.share, [room.name for room in prepared], plan.seed),
+    )
 
 
 def store_of(plan: Plan, show: Show = unseen, workers: int | None = 0) -> Path:

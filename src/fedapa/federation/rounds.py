@@ -32,6 +32,8 @@ from fedapa.errors import PausedError, PayloadError, RosterError, RunError, one_
 from fedapa.evaluation.record import NOT_TAKEN, over_rooms
 from fedapa.evaluation.theory import THEORY
 from fedapa.federation import acceptance, cohort
+from fedapa.federation.attack import attackers
+from fedapa.federation.defence import Defended, defend
 from fedapa.federation.messages import (
     Rejected,
     Reply,
@@ -51,7 +53,8 @@ STATE = frozenset(["run", "round", "server", "rooms", "trained", "notes", "close
 """What a state holds: a digest of the plan and the data; the last exchange; the algorithm's own
 state at the server; who was ever here; the half of a record that waits for its score; what people
 should know, by the exchange that showed it; whether the last exchange only scored. After an upload
-also "accepted": how large those of each room were, for ``acceptance.implausible``."""
+also "accepted": how large those of each room were, for ``acceptance.implausible``; where the plan
+has a defence also "defence": what that remembers."""
 _LONGEST_REASON = 300
 _TRIES = 2
 """Of an exchange that fewer rooms answer than the plan's quorum."""
@@ -212,12 +215,19 @@ def run(
         if number > 1:
             record = _record(number - 1, cast(Tree, state["trained"]), requests, replies)
         before = server
+        defended = Defended(uploads, cast(Tree, state.get("defence", {})))
         if not last:
-            server = algorithm.merge(server, uploads, round)
+            if plan.defence is not None:
+                nets = {room: cards[room].architecture for room in uploads}
+                defended = defend(plan.defence, uploads, nets, defended.memory)
+            server = algorithm.merge(server, defended.uploads, round)
         # After the last exchange the half stays: a longer run starts from it (``reopened``).
         trained = state["trained"]
         if not last:
-            trained = _trained(algorithm, server, requests, heard)
+            trained = _trained(algorithm, server, requests, heard, defended)
+            if plan.attack is not None:
+                lying = attackers(plan.attack.share, members, plan.seed)
+                trained = {**trained, "attackers": dict.fromkeys(lying, True)}
             if diagnose is not None:
                 trained = _with_movement(algorithm, before, server, trained)
         # Not every round brings every part of an upload.
@@ -226,6 +236,7 @@ def run(
         state = {
             **state,
             **({"accepted": accepted} if accepted else {}),
+            **({"defence": defended.memory} if defended.memory else {}),
             "round": number,
             "server": server,
             "trained": trained,
@@ -243,7 +254,7 @@ def run(
             seconds={room: reply.seconds for room, reply in replies.items()},
             before=_untrained(replies) if number == 1 else None,
         )
-        del heard, replies, uploads, requests  # while the caller saves, nobody needs them
+        del heard, replies, uploads, requests, defended  # while the caller saves, nobody needs them
         yield step
 
 
@@ -550,6 +561,7 @@ def _trained(
     server: Tree,
     requests: _Requests,
     heard: _Heard,
+    defended: Defended,
 ) -> Tree:
     """The half of a record that is known when a round's uploads are merged."""
     members, replies = sorted(requests), heard.replies
@@ -562,6 +574,8 @@ def _trained(
             "participated": reply is not None and reply.upload is not None,
             "bytes_up": 0 if reply is None else len(reply.upload or b""),
         }
+        if room in defended.trust:
+            rooms[room]["trust"] = defended.trust[room]
         if reply is None and requests.trains(room):
             missing[room] = True
     between: dict[str, Any] = {}
@@ -584,6 +598,7 @@ def _trained(
         "rejected": dict(heard.rejected),
         "diverged": heard.diverged,
         "withheld": heard.withheld,
+        "suspects": dict(sorted(defended.suspects.items())),
     }
     told: Tree = {what: by_room for what, by_room in apart.items() if by_room}
     return {"rooms": rooms, "server": between, "missing": missing, **told}
@@ -646,7 +661,9 @@ def _record(
     }
     if any(missing.values()):
         record["missing"] = {what: names for what, names in missing.items() if names}
-    record |= {what: trained[what] for what in NOT_TAKEN if what in trained}
+    record |= {what: trained[what] for what in (*NOT_TAKEN, "suspects") if what in trained}
+    if "attackers" in trained:
+        record["attackers"] = sorted(cast(Tree, trained["attackers"]))
     if sorted(halves) != sorted(rooms):
         record["members"] = sorted(halves)  # whose rows the matrices of "server" are
     return record

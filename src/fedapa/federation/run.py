@@ -129,6 +129,8 @@ def run(
         raise PlanError(f"workers {workers}: must be 0 or more")
     if rooms is not None and engine is not None:
         raise PlanError("rooms and engine: an engine knows its rooms; give one of the two")
+    if plan.attack is not None and engine is not None:
+        raise PlanError("attack: is for experiments in process; leave it out, or give no engine")
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="fedapa-"))
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder}: is a file; choose another --out")

@@ -19,7 +19,7 @@ from fedapa import algorithms
 from fedapa.algorithms.local import Local
 from fedapa.csi.capture import data_kind
 from fedapa.errors import FedapaError
-from fedapa.evaluation.record import UPLOAD, not_taken, privacy_spent
+from fedapa.evaluation.record import UPLOAD, not_taken, privacy_spent, suspects
 from fedapa.evaluation.results import Results, Setting
 from fedapa.evaluation.theory import theory_of
 from fedapa.evaluation.verdict import answers
@@ -279,6 +279,7 @@ def _fill(report: Report, results: Results, runs: Runs, published: Mapping[str, 
     report.points([*dict.fromkeys(chosen), *results.notes])
     _not_taken(report, runs)
     _privacy(report, runs)
+    _suspected(report, runs)
     if not results.parameter:
         report.table("settings", comparison.in_paper_layout(results))
     parts = [_Part(report, setting, runs) for setting in results.settings]
@@ -309,9 +310,30 @@ def _not_taken(report: Report, runs: Runs) -> None:
                 f"{name}, seed {seed}, round {entry['round']}: the upload of room "
                 f"'{entry['room']}' {what}: {entry['reason']}"
             )
+    meaning = "In these rounds a room counts as absent; the others went on."
+    _listed(report, "Uploads that were not taken", meaning, told)
+
+
+def _suspected(report: Report, runs: Runs) -> None:
+    """Which rooms the server's defence suspects, where there is one; and who really lied."""
+    told = []
+    for (_, name, seed), run in sorted(runs.items(), key=lambda item: item[0]):
+        lying = set(run.records[-1].get("attackers", ()))
+        for one in suspects(run.records):
+            really = f" (an attacker of this experiment: {'yes' if one['room'] in lying else 'no'})"
+            told.append(
+                f"{name}, seed {seed}: room '{one['room']}' in {one['rounds']} of {one['judged']} "
+                f"rounds{really if lying else ''}: {one['reason']}"
+            )
+    meaning = "What these rooms sent was moved towards what the others say, or cut off."
+    _listed(report, "Suspected rooms", meaning, told)
+
+
+def _listed(report: Report, heading: str, meaning: str, told: Sequence[str]) -> None:
+    """Things that happened in runs, the first of them; nothing where there are none."""
     if told:
-        report.heading(2, "Uploads that were not taken")
-        report.say("In these rounds a room counts as absent; the others went on.")
+        report.heading(2, heading)
+        report.say(meaning)
         more = [f"and {len(told) - _MOST_TOLD} more, see rounds.jsonl of the runs"]
         report.points([*told[:_MOST_TOLD], *(more if len(told) > _MOST_TOLD else [])])
 

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from fedapa import algorithms
 from fedapa.algorithms.algorithm import Algorithm
+from fedapa.federation.attack import Attack
 from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
@@ -47,6 +48,9 @@ class Handover:
     cards: Mapping[str, str] = field(default_factory=dict)
     """room → the digest of the card by which the server knows it; a room that is not in it computes
     its own."""
+    attack: Attack | None = None
+    """What ``attackers`` do, in experiments alone."""
+    attackers: Sequence[str] = ()
 
 
 class RoomFiles(Sequence[Room]):
@@ -96,6 +100,8 @@ def encode_handover(given: Handover, spare: Path) -> bytes:
             "folder": str(given.folder),
             "cards": dict(given.cards),
             "rooms": files,
+            "attack": "" if given.attack is None else json.dumps(asdict(given.attack)),
+            "attackers": dict.fromkeys(given.attackers, True),
         }
     )
 
@@ -110,6 +116,8 @@ def decode_handover(frame: bytes) -> Handover:
         rooms=RoomFiles(tree["rooms"]),
         folder=Path(tree["folder"]),
         cards=tree["cards"],
+        attack=Attack(**json.loads(tree["attack"])) if tree["attack"] else None,
+        attackers=tuple(tree["attackers"]),
     )
 
 

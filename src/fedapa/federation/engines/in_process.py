@@ -24,6 +24,7 @@ from fedapa import processes
 from fedapa.algorithms.algorithm import Algorithm, Roster, Round
 from fedapa.errors import RunError
 from fedapa.federation import cohort
+from fedapa.federation.attack import Attack
 from fedapa.federation.engines.handover import (
     Handover,
     RoomFiles,
@@ -78,6 +79,7 @@ class _Served:
             model_path=self._given.folder / "models" / f"{room}.safetensors",
             known_as=self._given.cards.get(room, ""),
             travels=False,
+            attack=self._given.attack if room in self._given.attackers else None,
         )
 
 
@@ -91,13 +93,15 @@ class InProcess:
         *,
         folder: Path,
         workers: int | None = None,
+        attack: Attack | None = None,
+        attackers: Sequence[str] = (),
     ) -> None:
         cohort.check_roster([room.card for room in rooms])
         served = sorted(_as_served(algorithm, rooms), key=lambda room: room.name)
         self._cards = tuple(introduce(room) for room in served)
         # Once for all rounds: to tell a card takes a room longer than to find its last state.
         known = {card.name: digest(encode_card(card)) for card in self._cards}
-        self._given = Handover(algorithm, rooms, folder, known)
+        self._given = Handover(algorithm, rooms, folder, known, attack, attackers)
         self._served = _Served(self._given)
         # Longest first: the round ends when the last room does.
         effort = {card.name: card.flops * card.windows for card in self._cards}

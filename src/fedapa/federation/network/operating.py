@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedapa.errors import RunError
-from fedapa.evaluation.record import JsonLines, not_taken, privacy_spent
+from fedapa.evaluation.record import JsonLines, not_taken, privacy_spent, suspects
 from fedapa.federation import run_files
 from fedapa.federation.network.flower_calls import Control, NodeSeen
 from fedapa.federation.network.running import check_plan
@@ -132,6 +132,7 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
         "rooms": rooms,
         "run": run,
         "not_taken": not_taken(records),
+        "suspects": suspects(records),
         "sentences": [_dated(entry) for entry in said.get("said", [])[-5:]],
         "refused": len(server.refused()),
         "trouble": server.disk_trouble(),

@@ -55,6 +55,7 @@ def check_plan(plan: Plan) -> None:
         "data.partition": data.partition != "rooms",
         "data.few_labels_in": data.few_labels_in is not None,
         "joins": bool(plan.joins),
+        "attack": plan.attack is not None,
     }
     for key, given in reasons.items():
         if given:

@@ -1,0 +1,68 @@
+"""The study of rooms that lie: what is run, who is scored, what is lost."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedapa.errors import PlanError
+from fedapa.evaluation.results import Row, Setting
+from fedapa.experiments.poisoning import BASE, POISONING, losses, poisoning
+from fedapa.federation.attack import KINDS
+from fedapa.federation.plan import Plan
+from tests.report import made
+
+
+def test_every_attack_is_run_with_and_without_a_defence_and_the_bars_are_a_part_of_it() -> None:
+    cases = {case.name: case for case in POISONING.cases(BASE.plan)}
+    bars = {case.name for case in poisoning(bars=True).cases(BASE.plan)}
+    assert bars < set(cases)
+    for kind in KINDS:
+        for rooms in (10, 30):
+            assert f"fedjoin-{rooms}-{kind}-30" in cases
+            assert {f"fedjoin-{rooms}-{kind}-30-guard", f"fedavg-{rooms}-{kind}-30-trimmed"} <= bars
+        for share in (10, 20, 30, 40):
+            change = cases[f"fedjoin-10-{kind}-{share}-guard"].change
+            assert change["attack"] == {"kind": kind, "share": share / 100}
+    plan = Plan.of(BASE.plan.document(), cases["fedavg-30-random-30-guard"].change)
+    assert (plan.data.partition_rooms, plan.data.train_recordings) == (30, 1)
+    assert plan.defence is not None
+    assert plan.defence.cosine > 0
+    assert len(set(cases)) == len(POISONING.cases(BASE.plan))
+
+
+def test_one_number_of_rooms_can_be_asked_for_and_attacks_cannot() -> None:
+    dealt = {"data": {"partition": "dirichlet", "partition_rooms": 4}}
+    only = replace(BASE, changes=(dealt,)).plan
+    assert {name.split("-")[1] for name in (case.name for case in POISONING.cases(only))} == {"4"}
+    with pytest.raises(PlanError, match="decides attack and defence itself"):
+        POISONING.cases(Plan.of(BASE.plan.document(), {"defence": "guard"}))
+
+
+def test_losses_by_hand() -> None:
+    """Clean 60 %, under attack 40 %, with the guard 59 %, Local 50 %: lost are 20 points without,
+    1 with it, and 9 of the gain over Local are left. Unattacked the guard costs half a point."""
+    rounds = made.setting().rounds
+
+    def row(line: str, share: float, accuracy: float) -> Row:
+        own = made.row(line, line, {rounds: accuracy})
+        return replace(own, name=f"{line}@{share:g}", group=line, value=share)
+
+    rows = [
+        *(row("Local", share, 0.5) for share in (0.0, 30.0)),
+        *(row("nobody", share, 0.6) for share in (0.0, 30.0)),
+        *(row("nobody, guard", share, 0.595) for share in (0.0, 30.0)),
+        row("random", 30.0, 0.4),
+        row("random, guard", 30.0, 0.59),
+    ]
+    setting: Setting = replace(made.setting(), rows=rows, horizons=[rounds])
+    still, attacked = losses(setting)
+    assert (still.attack, still.share, still.defence) == ("nobody", 0.0, "guard")
+    assert still.defended == pytest.approx([0.005] * len(still.defended or []))
+    assert (attacked.attack, attacked.share) == ("random", 30.0)
+    assert attacked.undefended == pytest.approx([0.2] * len(attacked.undefended or []))
+    assert attacked.defended == pytest.approx([0.01] * len(attacked.defended or []))
+    assert attacked.left == pytest.approx([0.09] * len(attacked.left or []))
+    assert POISONING.table is not None
+    (_, second) = POISONING.table(setting).rows
+    assert second[0] == "random"
+    assert any(cell.startswith("+20.0") for cell in second)

@@ -1,0 +1,163 @@
+"""What is merged in place of uploads that lie."""
+
+import numpy as np
+import pytest
+
+from fedapa.algorithms.algorithm import Payload, Round
+from fedapa.algorithms.fedapa import FedAPA
+from fedapa.algorithms.fedavg import FedAvg
+from fedapa.errors import PlanError
+from fedapa.federation.defence import NAMED, Defence, defend
+from fedapa.federation.plan import Plan
+from fedapa.payload import decode, encode
+from fedapa.randomness import Key
+
+ROUND = Round(1, 3, Key(0))
+GUARD = Defence(**NAMED["guard"])
+
+
+def of_weights(values: dict[str, list[float]]) -> dict[str, Payload]:
+    return {
+        room: {"weights": {"bias": np.array(own, np.float32)}, "windows": 10}
+        for room, own in values.items()
+    }
+
+
+def of_prototypes(rows: dict[str, list[list[float]]]) -> dict[str, Payload]:
+    return {
+        room: {"prototypes": np.array(own, np.float32), "present": np.ones(len(own), bool)}
+        for room, own in rows.items()
+    }
+
+
+def nets(uploads: dict[str, Payload]) -> dict[str, str]:
+    return dict.fromkeys(uploads, "counter")
+
+
+def test_without_a_defence_nothing_is_touched() -> None:
+    uploads = of_weights({"a": [1.0], "b": [2.0], "c": [100.0]})
+    made = defend(Defence(), uploads, nets(uploads), {})
+    assert made.uploads is uploads
+    assert not made.memory
+    assert not made.suspects
+
+
+def test_the_mean_of_what_the_median_leaves_is_the_median() -> None:
+    """1, 2 and 100: FedAvg's mean is 34.3, that of what is merged 2."""
+    uploads = of_weights({"a": [1.0], "b": [2.0], "c": [100.0]})
+    made = defend(Defence(rule="median"), uploads, nets(uploads), {})
+    state = {"slots": {room: {"bias": "bias"} for room in uploads}, "merged": {}}
+    merged = FedAvg().merge(state, made.uploads, ROUND)["merged"]
+    assert merged["bias"].tolist() == [2.0]  # type: ignore[index,call-overload,union-attr]
+    assert uploads["c"]["weights"]["bias"].tolist() == [100.0]  # type: ignore[index,call-overload,union-attr]
+
+
+def test_weights_are_clipped_as_one_vector() -> None:
+    """(0, 0), (3, 4), (−3, −4), (60, 80), (0, 0): the middle is (0, 0), distances 0, 5, 5, 100, 0
+    with median 5. With clip = 2 at most 10 is left: (6, 8), a tenth of its way."""
+    values = {"a": [0.0, 0.0], "b": [3.0, 4.0], "c": [-3.0, -4.0], "d": [60.0, 80.0]}
+    uploads = of_weights({**values, "e": [0.0, 0.0]})
+    made = defend(Defence(clip=2.0), uploads, nets(uploads), {})
+    assert made.uploads["d"]["weights"]["bias"] == pytest.approx([6.0, 8.0])  # type: ignore[index,call-overload]
+    assert made.uploads["b"]["weights"]["bias"].tolist() == [3.0, 4.0]  # type: ignore[index,call-overload,union-attr]
+    assert made.trust["d"] == pytest.approx(0.1)
+    assert list(made.suspects) == ["d"]
+    assert "clipped to 10 %" in made.suspects["d"]
+
+
+def test_exchanged_prototypes_are_named_and_replaced_by_the_middle() -> None:
+    """Four rooms have class 0 at (5, 1) and class 1 at (5, −1); one has them the other way round.
+    Their cosines by themselves are 0.92, since all have 5 in common; without the mean of the two
+    they are 1 and −1."""
+    honest = [[5.0, 1.0], [5.0, -1.0]]
+    uploads = of_prototypes({**dict.fromkeys("abcd", honest), "liar": honest[::-1]})
+    made = defend(Defence(cosine=3.0), uploads, nets(uploads), {})
+    assert made.uploads["liar"]["prototypes"].tolist() == honest  # type: ignore[union-attr]
+    assert "prototypes point elsewhere: cosine -1.00" in made.suspects["liar"]
+    assert list(made.suspects) == ["liar"]
+    assert made.trust == {**dict.fromkeys("abcd", 1.0), "liar": 0.0}
+
+
+def test_a_reputation_is_lost_and_comes_back() -> None:
+    """β = 0.5: lies in two rounds give 0.5 and 0.25. Honest again: 0.625, which is believed, and
+    counts as much; in a round before that 0.5 · 0.25 + 0.5 = 0.625 would be 0."""
+    honest = [[5.0, 1.0], [5.0, -1.0]]
+    lies = of_prototypes({**dict.fromkeys("abcd", honest), "liar": honest[::-1]})
+    true = of_prototypes({**dict.fromkeys("abcd", honest), "liar": [[5.0, 2.0], [5.0, -2.0]]})
+    how = Defence(cosine=3.0, reputation=0.5)
+    memory = defend(how, lies, nets(lies), {}).memory
+    memory = defend(how, lies, nets(lies), memory).memory
+    assert memory["reputation"]["liar"] == 0.25  # type: ignore[index,call-overload]
+    again = defend(how, true, nets(true), memory)
+    assert again.trust["liar"] == 0.625
+    # μ = (4 · 1 + 0.625 · 2)/4.625 = 1.13514, and 0.625 of the way from it to 2 is 1.67568.
+    assert again.uploads["liar"]["prototypes"][0] == pytest.approx([5.0, 1.675676])  # type: ignore[index,call-overload]
+    slow = Defence(cosine=3.0, reputation=0.8)
+    memory = {"reputation": {"liar": 0.25}, "ended": {}}
+    kept = defend(slow, true, nets(true), memory)
+    assert kept.trust["liar"] == 0.0  # 0.8 · 0.25 + 0.2 = 0.4
+    assert "its reputation is 0.40" in kept.suspects["liar"]
+
+
+def test_rooms_of_other_nets_and_pairs_are_left_alone() -> None:
+    uploads = of_weights({"a": [1.0], "b": [2.0], "c": [100.0]})
+    made = defend(GUARD, uploads, {"a": "one", "b": "one", "c": "other"}, {})
+    assert {room: own["weights"] for room, own in made.uploads.items()} == {
+        room: own["weights"] for room, own in uploads.items()
+    }
+    assert not made.suspects
+
+
+def test_nets_of_one_name_and_other_shapes_are_not_compared() -> None:
+    small = of_weights({"a": [1.0], "b": [2.0], "c": [9.0]})
+    uploads = {**small, **of_weights({"d": [5.0, 5.0]})}
+    made = defend(Defence(rule="median"), uploads, nets(uploads), {})
+    assert made.uploads["c"]["weights"]["bias"].tolist() == [2.0]  # type: ignore[index,call-overload,union-attr]
+    assert made.uploads["d"]["weights"]["bias"].tolist() == [5.0, 5.0]  # type: ignore[index,call-overload,union-attr]
+
+
+def test_the_order_of_rooms_does_not_matter_and_memory_survives_the_codec() -> None:
+    stream = np.random.default_rng(0)
+    rows = {room: stream.normal(size=(3, 4)).tolist() for room in "abcde"}
+    uploads = {
+        room: {**own, "weights": {"bias": stream.normal(size=4).astype(np.float32)}, "windows": 9}
+        for room, own in of_prototypes(rows).items()
+    }
+    one = defend(GUARD, uploads, nets(uploads), {})
+    other = defend(GUARD, dict(reversed(uploads.items())), nets(uploads), {})
+    assert encode(one.memory) == encode(other.memory)
+    for room in uploads:
+        assert encode(one.uploads[room]) == encode(other.uploads[room])
+        assert set(one.uploads[room]) == set(uploads[room])
+    assert encode(decode(encode(one.memory))) == encode(one.memory)
+
+
+def test_a_mixture_of_fedapa_follows_the_defended_sets() -> None:
+    """τ = ∞ is the mean over holders: 1, 2 and 9 give 4, behind the median 2."""
+    uploads = of_prototypes({"a": [[1.0]], "b": [[2.0]], "c": [[9.0]]})
+    made = defend(Defence(rule="median"), uploads, nets(uploads), {})
+    algorithm = FedAPA(aggregation_temperature=float("inf"))
+    state = {
+        "rooms": {"a": 0, "b": 1, "c": 2},
+        "prototypes": np.zeros((3, 1, 1), np.float32),
+        "counts": np.zeros((3, 1), np.int64),
+        "present": np.zeros((3, 1), bool),
+        "age": np.full(3, -1),
+    }
+    mixture = algorithm.merge(state, made.uploads, ROUND)["mixture"]
+    assert mixture[:, 0, 0].tolist() == [2.0, 2.0, 2.0]  # type: ignore[index,call-overload,union-attr]
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_a_plan_takes_a_defence_by_its_name_and_spells_it_out(name: str) -> None:
+    plan = Plan.of({"defence": name})
+    assert plan.defence == Defence(**NAMED[name])
+    assert Plan.of(plan.document()) == plan
+
+
+def test_plans_without_a_defence_are_what_they_were() -> None:
+    assert not {"defence", "attack"} & set(Plan().document())
+    with pytest.raises(PlanError, match="defence: 'gard' is unknown; did you mean 'guard'"):
+        Plan.of({"defence": "gard"})
+    with pytest.raises(PlanError, match="clipp"):
+        Plan.of({"defence": {"clipp": 2.0}})

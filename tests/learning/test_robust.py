@@ -1,0 +1,70 @@
+"""Means that liars cannot move far, with numbers derived by hand."""
+
+import numpy as np
+import pytest
+
+from fedapa.learning.robust import cosines, cut_ends, cut_number, middle, nearer, outlying
+
+
+def test_the_middle_is_the_median_of_every_coordinate() -> None:
+    """Of (1, 5), (2, −9), (9, 6): the medians of 1, 2, 9 and of −9, 5, 6."""
+    values = np.array([[1, 5], [2, -9], [9, 6]], np.float32)
+    assert middle(values).tolist() == [2, 5]
+
+
+def test_what_is_far_or_not_trusted_comes_nearer() -> None:
+    """m = (0, 0), ρ = 2.5. (3, 4) has the norm 5, so half of it is left: (1.5, 2); (1, 0) is
+    inside. With the trust 1, 0.5, 1, 0 of (1.5, 2), (1.5, 2), (1, 0), (1, 0) the trusted say
+    μ = (1.5 + 0.75 + 1, 2 + 1 + 0)/2.5 = (1.3, 1.2): half way from it to (1.5, 2) is (1.4, 1.6),
+    and who is not trusted becomes μ."""
+    values = np.array([[3, 4], [3, 4], [1, 0], [1, 0]], np.float32)
+    trust = np.array([1.0, 0.5, 1.0, 0.0])
+    made, shares = nearer(values, np.zeros(2, np.float32), 2.5, trust)
+    assert made == pytest.approx(np.array([[1.5, 2.0], [1.4, 1.6], [1, 0], [1.3, 1.2]]))
+    assert shares.tolist() == [0.5, 0.5, 1.0, 1.0]
+    nobody, _ = nearer(values, np.zeros(2, np.float32), 2.5, np.zeros(4))
+    assert not nobody.any()
+
+
+def test_what_is_near_and_trusted_keeps_its_bits() -> None:
+    values = np.array([[1e8], [1.0], [0.1]], np.float32)
+    made, _ = nearer(values, middle(values), np.inf, np.ones(3))
+    assert made.tobytes() == values.tobytes()
+
+
+def test_the_mean_of_what_is_left_is_the_trimmed_mean() -> None:
+    """0, 1, 2, 3, 100 without one at each end is 1, 2, 3: mean 2. In place of 0 and 100 stands 2,
+    so that the plain mean of (2, 1, 2, 3, 2) is 2. Without two at each end it is the median."""
+    values = np.array([[0], [1], [2], [3], [100]], np.float32)
+    made, lost = cut_ends(values, 0.2)
+    assert made[:, 0].tolist() == [2, 1, 2, 3, 2]
+    assert made.mean() == 2
+    assert lost.tolist() == [1, 0, 0, 0, 1]
+    assert cut_ends(values, 0.5)[0][:, 0].tolist() == [2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("trim", "rooms", "k"), [(0.3, 10, 3), (0.3, 4, 1), (0.5, 4, 1), (0.1, 3, 1)]
+)
+def test_one_or_two_rooms_are_always_left(trim: float, rooms: int, k: int) -> None:
+    assert cut_number(trim, rooms) == k
+
+
+def test_cosines_with_the_middle() -> None:
+    """(3, 4) and (1, 0): 3/5. What has no length points nowhere."""
+    values = np.array([[3, 4], [-2, 0], [0, 0]], np.float32)
+    assert cosines(values, np.array([1, 0], np.float32)).tolist() == [0.6, -1.0, 0.0]
+
+
+def test_who_lies_below_the_usual_spread_is_outlying() -> None:
+    """0.9, 0.8, 0.7, 0.6, −0.5: median 0.7; 0.9, 0.8 and 0.7 lie 0.2, 0.1 and 0 above, median 0.1,
+    so s = 0.14826 and the limit with z = 2 is 0.7 − 0.29652."""
+    low, limit = outlying(np.array([0.9, 0.8, 0.7, 0.6, -0.5]), 2.0, 0.05)
+    assert low.tolist() == [False, False, False, False, True]
+    assert limit == pytest.approx(0.40348)
+
+
+def test_rooms_that_agree_do_not_accuse_each_other() -> None:
+    """All spreads are 0, so that s₀ = 0.05 counts: 0.86 is within 3 · 0.05 of 1."""
+    low, _ = outlying(np.array([1.0, 1.0, 1.0, 0.86]), 3.0, 0.05)
+    assert not low.any()
