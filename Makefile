@@ -83,7 +83,7 @@ audit: setup  ## known vulnerabilities in what deployments install, where a data
 # uv looks where UV_INDEX, UV_FIND_LINKS and the like say, not where pip does.
 LOCKED := count flower mqtt serve train
 lock: setup  ## deploy/requirements.txt: every package of a deployment, with hashes
-	@{ sed '/^#/!d' deploy/requirements.txt; $(BIN)/uv pip compile pyproject.toml --quiet \
+	@set -o pipefail; { sed '/^#/!d' deploy/requirements.txt; $(BIN)/uv pip compile pyproject.toml --quiet \
 	  $(LOCKED:%=--extra %) -c constraints.txt --python-version 3.11 \
 	  --python-platform x86_64-manylinux_2_28 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links | sed 's/^torch==2.13.0+cpu /torch==2.13.0 /'; } \
