@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PORT ?= 8080
 
-.PHONY: help setup programs demo live test test-fast test-network fuzz check format bench pages wheel clean
+.PHONY: help setup programs demo live test test-fast test-network fuzz soak check format bench pages wheel audit lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,8 +47,16 @@ test-network: setup  ## rooms on loopback, with outages of minutes
 test-fast: setup  ## without the slow, network, browser and broker tests
 	$(BIN)/python -m pytest -m "not slow and not network and not browser and not mqtt"
 
-fuzz: setup  ## 100,000 mutated captures of every format through the readers, about 15 minutes
-	$(BIN)/python -m tests.csi.mutations --inputs 100000
+# Interrupted, the same command goes on. A part of it: make fuzz FUZZ='--kind stores --inputs 5000'
+FUZZ ?=
+fuzz: setup  ## 100,000 mutated inputs of every kind that is read, for hours
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+# Shorter: make soak MINUTES=5
+MINUTES ?= 20
+soak: setup  ## kills, cuts and lies for 20 minutes on 12 rooms, then 50 kills of a run
+	$(BIN)/python -m tests.federation.network.soak --minutes $(MINUTES)
+	$(BIN)/python -m tests.federation.kills --moments 50
 
 check: setup  ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -66,8 +74,20 @@ bench: setup  ## measure
 pages: setup  ## docs/algorithms.md, tables and figures of docs/results made anew; all as HTML and SVG in build/pages
 	$(BIN)/python -m pages results algorithms html
 
-wheel: setup  ## dist/fedapa-*.whl
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+wheel: setup  ## dist/fedapa-*.whl, the same bytes each time, and what it runs with (SBOM)
+	$(BIN)/python -m deploy.wheel dist
+
+audit: setup  ## known vulnerabilities in what deployments install, where a database can be had
+	$(BIN)/python -m deploy.audit
+
+# uv looks where UV_INDEX, UV_FIND_LINKS and the like say, not where pip does.
+LOCKED := count flower mqtt serve train
+lock: setup  ## deploy/requirements.txt: every package of a deployment, with hashes
+	@set -o pipefail; { sed '/^#/!d' deploy/requirements.txt; $(BIN)/uv pip compile pyproject.toml --quiet \
+	  $(LOCKED:%=--extra %) -c constraints.txt --python-version 3.11 \
+	  --python-platform x86_64-manylinux_2_28 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links | sed 's/^torch==2.13.0+cpu /torch==2.13.0 /'; } \
+	  > deploy/requirements.new && mv deploy/requirements.new deploy/requirements.txt
 
 clean:  ## remove what the targets above made
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache src/*.egg-info

@@ -145,6 +145,15 @@ def test_a_reply_arrives_as_it_was_and_numbers_keep_their_kind() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(FRAMES))
+@pytest.mark.parametrize("name", ["message", "version"])
+def test_an_array_in_the_place_of_a_kind_or_a_version_is_refused(kind: str, name: str) -> None:
+    """It is equal to nothing, and numpy says so by an error: whoever sent it ended the server."""
+    spoilt = encode({**decode(FRAMES[kind]), name: np.zeros(0)})
+    with pytest.raises(PayloadError, match=r"ndarray"):
+        READERS[kind](spoilt)
+
+
+@pytest.mark.parametrize("kind", sorted(FRAMES))
 def test_an_unknown_version_is_refused_with_a_remedy(kind: str) -> None:
     newer = encode({**decode(FRAMES[kind]), "version": 2})
     with pytest.raises(PayloadError, match=rf"{kind} of version 2, .* version 1; install the same"):

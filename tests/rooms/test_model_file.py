@@ -271,6 +271,8 @@ def changed(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
         ({"recipe": {"version": 1, "view": "moton"}}, {}, "view 'moton' is unknown"),
         ({"synthetic": "no"}, {}, "synthetic is not what"),
         ({"reach": "far"}, {}, "reach is not what"),
+        ({"temperature": 1e-320}, {}, "temperature is not what"),
+        ({"temperature": 1e300}, {}, "temperature is not what"),
         ({}, {"graph": None}, "'graph' is missing"),
         ({}, {"graph": np.arange(40, dtype=np.uint8)}, "its graph is none of fedapa's"),
         ({}, {"classifier.weight": None}, "its graph wants other weights"),
@@ -303,6 +305,33 @@ def test_a_damaged_model_is_one_sentence(
     changed(path, about, arrays)
     with pytest.raises(DataError, match=words):
         load_model(path)
+
+
+def test_weights_without_finite_answers_are_told_when_they_answer(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """Each is finite; 1e38 times a window is not."""
+    room, model = room_with_net(make_rooms, "tiny", False)
+    path = saved(tmp_path / "a.safetensors", room, model)
+    shape = load_file(path)["classifier.weight"].shape
+    changed(path, {}, {"classifier.weight": np.full(shape, 3e38, np.float32)})
+    with pytest.raises(DataError, match="room 'room 1' answers with NaN or infinity; train it"):
+        load_model(path).count(room.windows[room.split.test])
+
+
+def test_a_graph_with_a_name_that_is_no_text_is_refused_in_silence(
+    make_rooms: MakeRooms, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """onnxruntime would print, and try the same again."""
+    room, model = room_with_net(make_rooms, "tiny", False)
+    path = saved(tmp_path / "a.safetensors", room, model)
+    graph = load_file(path)["graph"].tobytes()
+    spoilt = graph.replace(b"logits", b"logi\xff\xff")
+    assert spoilt != graph
+    changed(path, {}, {"graph": np.frombuffer(spoilt, np.uint8)})
+    with pytest.raises(DataError):
+        load_model(path)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_graph_may_not_name_a_file(make_rooms: MakeRooms, tmp_path: Path) -> None:

@@ -327,6 +327,12 @@ def manifest(folder: Path, *lines: str) -> Path:
     return path
 
 
+def test_a_file_name_that_no_file_can_have_is_no_such_file(tmp_path: Path) -> None:
+    path = manifest(tmp_path, "file,room,count", f"{'x' * 5000}.dat,cafe,1")
+    with pytest.raises(DataError, match=r"line 2: x{200}: no such file beside the manifest"):
+        sources_by_manifest(path)
+
+
 def test_a_manifest_labels_seconds_of_files(tmp_path: Path) -> None:
     folder = tree(tmp_path / "in", {"long.dat": take(1, packets=40)})
     path = manifest(

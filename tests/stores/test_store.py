@@ -433,9 +433,36 @@ except OSError as error:
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_an_attribute_that_is_shorter_than_its_type_is_refused(make_store: MakeStore) -> None:
+    """One byte: an enumeration (class 8) of one byte becomes a list elsewhere, with a pointer.
+
+    HDF5 reads the pointer's 16 bytes from where one is, and sometimes crashes.
+    """
+    path = make_store()
+    sound, tried = path.read_bytes(), 0
+    at = sound.find(b"synthetic\0")
+    while at >= 0:
+        kind = sound.find(b"\x18", at, at + 24)  # version 1, class 8
+        if kind >= 0:
+            tried += 1
+            path.write_bytes(sound[:kind] + b"\x19" + sound[kind + 1 :])
+            with pytest.raises(DataError, match="'synthetic' is neither a number nor a text"):
+                read_all(path)
+        at = sound.find(b"synthetic\0", at + 1)
+    assert tried >= 3, "of the file, of rooms, of recordings"
+
+
+def read_all(path: Path) -> None:
+    with Store(path) as store:
+        assert store.synthetic is False
+        for room in store.rooms:
+            store.about(room)
+            store.recordings(room)
+
+
 def test_attributes_that_hdf5_cannot_read_are_named() -> None:
     class Damaged:
-        def items(self) -> None:
+        def __iter__(self) -> None:
             raise RuntimeError("ran off end of input buffer while decoding")
 
     with pytest.raises(DataError, match=r"rooms\.h5: its attributes are damaged \(ran off end"):

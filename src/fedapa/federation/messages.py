@@ -417,11 +417,15 @@ def _open(kind: str, frame: bytes, source: str) -> Tree:
 
 
 def _refused_unless(kind: str, tree: Tree, source: str) -> Tree:
-    if tree.get("message") != kind:
-        raise PayloadError(f"{source}: expected a {kind}, got {tree.get('message', 'no message')}")
-    if tree.get("version") != _VERSION:
+    told, version = tree.get("message", "no message"), tree.get("version")
+    # By type first: whoever sent it may have put an array there, which is equal to nothing.
+    if not isinstance(told, str) or told != kind:
+        got = told if isinstance(told, str) else type(told).__name__
+        raise PayloadError(f"{source}: expected a {kind}, got {got:.60}")
+    if type(version) is not int or version != _VERSION:
+        got = str(version) if type(version) in (int, str) else type(version).__name__
         raise PayloadError(
-            f"{source}: a {kind} of version {tree.get('version')}, this fedapa reads version "
+            f"{source}: a {kind} of version {got:.60}, this fedapa reads version "
             f"{_VERSION}; install the same release of fedapa for the server and for all rooms"
         )
     return tree
@@ -440,14 +444,14 @@ def _checked(kind: type[_T], tree: Tree, source: str, **others: object) -> _T:
             raise ValueError("there are no facts")
         known = {entry.name for entry in fields(cast(Any, kind))} - set(others)
         if odd := sorted(known ^ set(facts)):
-            raise ValueError(f"'{odd[0]}' is {'unknown' if odd[0] in facts else 'missing'}")
+            raise ValueError(f"'{odd[0]:.60}' is {'unknown' if odd[0] in facts else 'missing'}")
         text = json.dumps({**facts, **dict.fromkeys(others)})
         made = _adapter(cast(Any, kind)).validate_json(text, strict=True)
         return cast(_T, replace(made, **others))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise PayloadError(f"{source}: {place}: {first['msg'].lower()}") from error
+        raise PayloadError(f"{source}: {place:.200}: {first['msg'].lower():.300}") from error
     except FedapaError as error:
         raise PayloadError(f"{source}: {error}") from error
     except (ValueError, RecursionError) as error:

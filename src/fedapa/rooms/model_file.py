@@ -284,9 +284,24 @@ class CountingModel:
             if not np.isfinite(values[number]).all():
                 raise DataError(f"window {number} holds NaN or infinity; leave it out")
             one = np.ascontiguousarray(values[number : number + 1])
-            made = self._session.run(["logits", "embedding"], {"windows": one})
-            logits[number], embeddings[number] = made[0][0], made[1][0]
+            logits[number], embeddings[number] = self._answer(one)
+        if np.isnan(logits).any() or (logits == np.inf).any() or not np.isfinite(embeddings).all():
+            raise DataError(
+                f"the model of room '{self.room}' answers with NaN or infinity; train it again, "
+                "with a lower training.learning_rate if it diverged"
+            )
         return logits, embeddings
+
+    def _answer(self, window: _Floats) -> tuple[_Floats, _Floats]:
+        """Logits [C] and embedding [D] of one window [1, …]."""
+        try:
+            logits, embeddings = self._session.run(["logits", "embedding"], {"windows": window})
+            return logits.reshape(-1), embeddings.reshape(-1)
+        except Exception as error:  # a graph that loads may still not run; see _session
+            reason = str(error).splitlines()[0][:200]
+            raise DataError(
+                f"the graph of room '{self.room}' cannot be run ({reason}); make the model again"
+            ) from error
 
 
 def find_model(place: Path, room: str | None = None) -> Path:
@@ -343,12 +358,11 @@ def load_model(path: str | Path) -> CountingModel:
         "synthetic": isinstance(synthetic, bool),
         "days": isinstance(days, list) and all(isinstance(day, str) for day in days),
         "answer": answer in get_args(Answer),
-        "temperature": isinstance(temperature, float) and 0 < temperature < np.inf,
+        "temperature": _is_temperature(temperature),
         "further": set(about.get("further", {})) <= {ACTIVITY}
         and all(isinstance(label, str) for label in activities)
         and len(set(activities)) == len(activities)
-        and isinstance(activity_temperature, float)
-        and 0 < activity_temperature < np.inf,
+        and _is_temperature(activity_temperature),
         "reach": isinstance(reach, float) and 0 <= reach < np.inf,
         _MEAN: _is(mean, np.float32, shape[-1:]),
         _DEVIATION: _is(deviation, np.float32, shape[-1:]) and (deviation > 0).all(),
@@ -418,6 +432,11 @@ def _windows_of(recipe: Recipe, shape: tuple[int, ...]) -> tuple[int, ...]:
     return rows if len(rows) == 1 else (rows[0], shape[-1])
 
 
+def _is_temperature(value: object) -> bool:
+    """Whether logits can be divided by it and stay numbers; ``fit_temperature`` has 0.01 to 20."""
+    return isinstance(value, float) and 1e-6 <= value <= 1e6
+
+
 def _sides(shape: tuple[int, ...]) -> str:
     return " × ".join(map(str, shape))
 
@@ -455,7 +474,10 @@ def _session(path: Path, graph: bytes, arrays: Mapping[str, Array], widths: tupl
         raise DataError(f"{path}: its graph wants other weights than the file has; make it again")
     try:
         options.add_external_initializers(names, given)
-        session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        # Without a second try, which onnxruntime would print about.
+        session = onnxruntime.InferenceSession(
+            graph, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
         made = {output.name: output.shape[-1] for output in session.get_outputs()}
     except Exception as error:  # onnxruntime's own errors have no common root but this
         reason = str(error).splitlines()[0][:200]

@@ -5,7 +5,9 @@ fault. So it writes through ``_Disk``, which never fails: from the first error o
 written in memory, and the error is raised by us, at the next call.
 
 A file may hold links and datasets that lead to other files, which HDF5 would open, read and even
-write, and shapes that are not backed by values. Both are refused.
+write, and shapes that are not backed by values. Both are refused. So are attributes of other types
+than ours: of one that is shorter than its type says, HDF5 reads what lies behind it in memory and
+takes that for pointers.
 """
 
 import contextlib
@@ -23,12 +25,16 @@ import numpy as np
 from fedapa.errors import DataError
 from fedapa.files import aside
 
-__all__ = ["check_dataset", "check_links", "child", "is_hdf5", "replaced"]
+__all__ = ["attribute", "check_dataset", "check_links", "child", "is_hdf5", "replaced"]
 
 _SQUEEZED = 1032
 """How many times smaller than its values a compressed chunk can be: what deflate reaches."""
 _LARGEST_CHUNK = 1 << 28
 """Bytes that HDF5 holds in memory to give a single row."""
+
+
+_PLAIN = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING, h5py.h5t.ENUM)
+"""What attributes of ours are; h5py's truth values are an enumeration."""
 
 
 def is_hdf5(path: Path) -> bool:
@@ -161,6 +167,20 @@ def child(group: h5py.Group, name: str, kind: type, place: str) -> Any:
     if not isinstance(entry, kind):
         raise DataError(f"{place}: '{name}' is no {kind.__name__.lower()}; not made by fedapa")
     return entry
+
+
+def attribute(attributes: h5py.AttributeManager, name: str, place: str, default: Any = None) -> Any:
+    """An attribute that is a number, a text or an array of them, and whole; else DataError."""
+    if name not in attributes:
+        return default
+    entry = attributes.get_id(name)
+    kind, points = entry.get_type(), math.prod(entry.shape or ())
+    if kind.get_class() not in _PLAIN or entry.get_storage_size() < points * kind.get_size():
+        raise DataError(
+            f"{place}: its attribute '{name}' is neither a number nor a text, or is cut off; "
+            "damaged, or not made by fedapa"
+        )
+    return attributes[name]
 
 
 def check_dataset(dataset: h5py.Dataset, place: str) -> None:

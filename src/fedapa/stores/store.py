@@ -32,7 +32,7 @@ from fedapa.csi.capture import packet_rates
 from fedapa.errors import DataError
 from fedapa.files import locked, readable
 from fedapa.interrupts import held_back, uninterrupted
-from fedapa.stores.hdf5 import check_dataset, check_links, child, replaced
+from fedapa.stores.hdf5 import attribute, check_dataset, check_links, child, replaced
 from fedapa.windows.labels import Label, check_name
 from fedapa.windows.recipe import Recipe
 
@@ -128,10 +128,10 @@ class Store:
     @uninterrupted
     def _check(self) -> None:
         with self._explaining("the file's own attributes"):
-            form = _plain(self._file.attrs.get("format"))
+            form = _plain(attribute(self._file.attrs, "format", str(self.path)))
             if not isinstance(form, str) or form != _FORMAT:
                 raise DataError(f"{self.path}: HDF5, but not a fedapa store (format is {form!r})")
-            version = _plain(self._file.attrs.get("version", 0))
+            version = _plain(attribute(self._file.attrs, "version", str(self.path), 0))
             if not isinstance(version, int) or version != _VERSION:
                 raise DataError(
                     f"{self.path}: store version {version}, this fedapa reads {_VERSION}"
@@ -160,7 +160,7 @@ class Store:
     def window(self) -> int | None:
         """The window length that the store recommends, if it does."""
         with self._explaining("the file's own attributes"):
-            window = _plain(self._file.attrs.get("window"))
+            window = _plain(attribute(self._file.attrs, "window", str(self.path)))
         if window is not None and (not isinstance(window, int) or window < 1):
             raise DataError(
                 f"{self.path}: its attribute 'window' is {window!r}, no number of packets"
@@ -214,7 +214,7 @@ class Store:
     def _recording(self, room: str, name: str) -> Recording:
         place = f"{self.path}: {room}/{name}"
         group = self._group(room, name)
-        part = _check_part(_plain(group.attrs.get("part", "")), place)
+        part = _check_part(_plain(attribute(group.attrs, "part", place, "")), place)
         label = _label_of(group, part, place)
         what, axes = ("features", 2) if "features" in group else ("amplitude", 3)
         rows = child(group, what, h5py.Dataset, place)
@@ -230,7 +230,7 @@ class Store:
             room=room,
             name=name,
             label=label,
-            day=_text(_plain(group.attrs.get("day", "")), "day", place),
+            day=_text(_plain(attribute(group.attrs, "day", place, "")), "day", place),
             rate=_number(group.attrs, "rate", place, default=0.0),
             mean_rate=_number(group.attrs, "mean_rate", place, default=0.0),
             shape=tuple(rows.shape),
@@ -432,7 +432,7 @@ def begin_store(file: h5py.File) -> None:
 def noted(attributes: h5py.AttributeManager, place: str) -> dict[str, Any]:
     """Attributes as plain values: numbers, text, and arrays of numbers."""
     try:
-        notes = {name: _plain(value) for name, value in sorted(attributes.items())}
+        notes = {name: _plain(attribute(attributes, name, place)) for name in sorted(attributes)}
     except _DAMAGE as error:
         raise DataError(f"{place}: its attributes are damaged ({error})") from error
     for name, value in notes.items():
@@ -481,7 +481,7 @@ def _label_of(group: h5py.Group, part: str, place: str) -> Label | None:
     _check_labelled("label" in group.attrs, part, place)
     if part == UNLABELLED:
         return None
-    label = _plain(group.attrs["label"])
+    label = _plain(attribute(group.attrs, "label", place))
     if isinstance(label, bool) or not isinstance(label, int | str):
         raise DataError(f"{place}: label {label!r} is no count and no text")
     if isinstance(label, int) and label < 0:
@@ -492,7 +492,7 @@ def _label_of(group: h5py.Group, part: str, place: str) -> Label | None:
 def _activity_of(group: h5py.Group, label: Label | None, place: str) -> str | None:
     if "activity" not in group.attrs:
         return None
-    activity = _text(_plain(group.attrs["activity"]), "activity", place)
+    activity = _text(_plain(attribute(group.attrs, "activity", place)), "activity", place)
     _check_activity(activity, label, place)
     return activity
 
@@ -510,14 +510,14 @@ def _check_activity(activity: str | None, label: Label | None, place: str) -> No
 def _number(
     attributes: h5py.AttributeManager, name: str, place: str, *, default: float | None = None
 ) -> float:
-    value = _plain(attributes.get(name, default))
+    value = _plain(attribute(attributes, name, place, default))
     if not isinstance(value, int | float) or not math.isfinite(value):
         raise DataError(f"{place}: its attribute '{name}' is {value!r:.80}; expected a number")
     return float(value)
 
 
 def _truth(attributes: h5py.AttributeManager, name: str, place: str) -> bool:
-    value = _plain(attributes[name])
+    value = _plain(attribute(attributes, name, place))
     if not isinstance(value, bool | int):
         raise DataError(f"{place}: its attribute '{name}' is {value!r:.80}; expected yes or no")
     return bool(value)

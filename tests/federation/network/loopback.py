@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,6 +34,65 @@ def wait_until(happened: Callable[[], Any], what: str, patience: float = PATIENC
             return found
         time.sleep(0.3)  # asking is work for a server, too
     raise AssertionError(f"waited {patience:.0f} s for: {what}")
+
+
+def _hang_up(*ends: socket.socket) -> None:
+    for end in ends:
+        with contextlib.closing(end), contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)  # else whoever waits for bytes waits on
+
+
+class Cable:
+    """A port that leads to another one, until it is cut; ends that are closed are forgotten."""
+
+    def __init__(self, target: int) -> None:
+        self.port, self._target, self._cut = free_port(), target, False
+        self._ends: list[socket.socket] = []
+        self._listening = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listening.accept()
+            except OSError:
+                return
+            if self._cut:
+                near.close()
+                continue
+            try:
+                far = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:  # the server is down just now
+                near.close()
+                continue
+            self._ends = [end for end in self._ends if end.fileno() >= 0] + [near, far]
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    def _carry(self, one: socket.socket, other: socket.socket) -> None:
+        try:
+            while content := one.recv(65536):
+                other.sendall(content)
+        except OSError:
+            pass
+        finally:
+            _hang_up(one, other)
+
+    def part(self) -> None:
+        """Nothing goes through until it is mended."""
+        self._cut = True
+        _hang_up(*self._ends)
+
+    def mend(self) -> None:
+        self._cut = False
+
+    def cut(self, seconds: float) -> None:
+        self.part()
+        time.sleep(seconds)
+        self.mend()
+
+    def close(self) -> None:
+        self._listening.close()
 
 
 @dataclass

@@ -2,76 +2,21 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedapa.evaluation.record import JsonLines
-from tests.federation.network.loopback import PATIENCE, Federation, free_port, wait_until
+from tests.federation.network.loopback import PATIENCE, Cable, Federation, wait_until
 from tests.federation.network.test_loopback import check_equal, child_of, plan_file
 from tests.federation.test_flower import THREE
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(1800)]
-
-
-def _hang_up(*ends: socket.socket) -> None:
-    for end in ends:
-        with closing(end), suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)  # else whoever waits for bytes waits on
-
-
-class Cable:
-    """A port that leads to another one, until it is cut."""
-
-    def __init__(self, target: int) -> None:
-        self.port, self._target, self._cut = free_port(), target, False
-        self._ends: list[socket.socket] = []
-        self._listening = socket.create_server(("127.0.0.1", self.port))
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listening.accept()
-            except OSError:
-                return
-            if self._cut:
-                near.close()
-                continue
-            try:
-                far = socket.create_connection(("127.0.0.1", self._target))
-            except OSError:  # the server is down just now
-                near.close()
-                continue
-            self._ends += [near, far]
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
-
-    def _carry(self, one: socket.socket, other: socket.socket) -> None:
-        try:
-            while content := one.recv(65536):
-                other.sendall(content)
-        except OSError:
-            pass
-        finally:
-            _hang_up(one, other)
-
-    def cut(self, seconds: float) -> None:
-        self._cut = True
-        _hang_up(*self._ends)
-        time.sleep(seconds)
-        self._cut = False
-
-    def close(self) -> None:
-        self._listening.close()
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +89,6 @@ SHIFTED_CLOCK = '''"""Loaded by Python at its start: its clock is off by what a 
 
 import datetime
 import os
-import time
 
 real_time, real_datetime = time.time, datetime.datetime
 

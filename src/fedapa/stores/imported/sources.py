@@ -272,8 +272,8 @@ def _manifest_row(
     if (start or 0.0) >= (np.inf if end is None else end):
         raise DataError(f"{place}: start {start:g} is not before end {end:g}")
     file = path.parent / values["file"]
-    if not file.is_file():
-        raise DataError(f"{place}: {values['file']}: no such file beside the manifest")
+    if not _is_file(file):
+        raise DataError(f"{place}: {values['file']:.200}: no such file beside the manifest")
     seconds = "" if start is None and end is None else f" {start or 0:g}-{end or 'end'}"
     return Source(
         file,
@@ -285,6 +285,14 @@ def _manifest_row(
         end=end,
         activity=_activity(values, place),
     )
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is there; a name that is too long for the file system is nowhere."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _activity(values: Mapping[str, str], place: str) -> str | None:

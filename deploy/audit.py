@@ -1,0 +1,60 @@
+"""Known vulnerabilities in what deployments install: pip-audit over deploy/requirements.txt.
+
+::
+
+    python -m deploy.audit
+
+A vulnerability fails the build and is told with the version that mends it. Where the database of
+pip-audit cannot be reached that is one line, and nothing fails: no build may hang on a network
+that is not there, and nobody may take silence for safety.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["audit", "told_of"]
+
+LOCK = Path(__file__).with_name("requirements.txt")
+_SECONDS = 300
+
+
+def told_of(report: Mapping[str, Any]) -> list[str]:
+    """The vulnerabilities of a report of pip-audit, in sentences."""
+    return [
+        f"{package['name']} {package['version']}: {one['id']}; mended in "
+        f"{', '.join(one['fix_versions']) or 'no version yet'}"
+        for package in report["dependencies"]
+        for one in package.get("vulns", [])
+    ]
+
+
+def audit(command: Sequence[str], say: Any = sys.stdout.write) -> int:
+    """Run pip-audit; 1 where it finds something, 0 where it finds nothing or cannot look."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+        report = json.loads(done.stdout)
+        found = told_of(report)
+    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired):
+        say("pip-audit: its database cannot be reached from here; nothing was audited\n")
+        return 0
+    for sentence in found:
+        say(f"pip-audit: {sentence}\n")
+    if not found:
+        number = len(report["dependencies"])
+        say(f"pip-audit: no known vulnerability in {number} packages of {LOCK.name}\n")
+    return 1 if found else 0
+
+
+def main() -> int:
+    """Audit the lock file; its hashes say everything, so that nothing is installed for it."""
+    options = ["--disable-pip", "--require-hashes", "--format=json", "--progress-spinner=off"]
+    command = [sys.executable, "-m", "pip_audit", *options, "--timeout=15", "-r", str(LOCK)]
+    return audit(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

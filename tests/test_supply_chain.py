@@ -1,0 +1,132 @@
+"""What is installed is pinned by hashes, and what is built is the same bytes each time."""
+
+import json
+import os
+import re
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from deploy.audit import audit, told_of
+from deploy.wheel import LOCK, ROOT, Pinned, bill_of_materials, build_wheel, pinned_in
+from fedapa.toml import read_toml
+
+EXTRAS = ("count", "flower", "mqtt", "serve", "train")
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.fixture(scope="module")
+def lock() -> dict[str, Pinned]:
+    return {plain(package.name): package for package in pinned_in(LOCK.read_text())}
+
+
+def test_every_package_has_an_exact_version_and_hashes(lock: dict[str, Pinned]) -> None:
+    assert len(lock) > 50
+    assert all(package.hashes for package in lock.values())
+    assert lock["torch"].version == "2.13.0"
+    assert "setuptools" in lock, "it builds fedapa itself, without another download"
+    assert "://" not in LOCK.read_text(), "where packages come from is the operator's choice"
+    with pytest.raises(ValueError, match="'numpy>=2' is not name==version with hashes"):
+        pinned_in("numpy>=2\n")
+
+
+def test_the_versions_are_those_of_the_constraints(lock: dict[str, Pinned]) -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    tested = {plain(name): version for name, version in pins.items()}
+    assert {name: package.version for name, package in lock.items()} == {
+        name: tested[name] for name in lock
+    }
+
+
+def test_nothing_that_a_deployment_needs_is_missing(lock: dict[str, Pinned]) -> None:
+    """Whatever the extras want, and what those want, by the packages that are installed here."""
+    project = read_toml(ROOT / "pyproject.toml")["project"]
+    left = [Requirement(text) for text in project["dependencies"]]
+    for extra in EXTRAS:
+        left += [Requirement(text) for text in project["optional-dependencies"][extra]]
+    seen: set[tuple[str, str]] = set()
+    while left:
+        wanted = left.pop()
+        name = plain(wanted.name)
+        if name == "fedapa":  # an extra that has another one in it
+            continue
+        assert name in lock, name
+        assert lock[name].version in wanted.specifier, (wanted, lock[name].version)
+        for extra in ("", *sorted(wanted.extras)):
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            further = [Requirement(text) for text in requires(name) or ()]
+            left += [
+                one
+                for one in further
+                if one.marker is None or one.marker.evaluate({"extra": extra})
+            ]
+
+
+def test_the_image_installs_by_hashes_alone() -> None:
+    lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
+    installs = [line for line in lines if "pip install" in line]
+    assert len(installs) == 2
+    assert "--require-hashes -r requirements.txt" in installs[0]
+    assert "--no-deps --no-build-isolation ." in installs[1]
+    assert "--require-hashes -r deploy/requirements.txt" in (ROOT / "docs/deploy.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_wheel_built_twice_is_the_same_bytes(tmp_path: Path) -> None:
+    """With other rights on new files, another time and another folder."""
+    before = os.umask(0o077)
+    try:
+        first = build_wheel(ROOT, tmp_path / "one", moment=1_700_000_000)
+    finally:
+        os.umask(before)
+    second = build_wheel(ROOT, tmp_path / "a" / "b", moment=1_700_000_000)
+    assert first.read_bytes() == second.read_bytes()
+    later = build_wheel(ROOT, tmp_path / "later", moment=1_700_000_002)
+    assert later.read_bytes() != first.read_bytes(), "else the test would see nothing"
+
+
+def test_the_bill_of_materials_names_the_wheel_and_every_package(
+    tmp_path: Path, lock: dict[str, Pinned]
+) -> None:
+    wheel = tmp_path / "fedapa-0.1.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    text = bill_of_materials(wheel, list(lock.values()), moment=1_700_000_000)
+    assert text == bill_of_materials(wheel, list(reversed(lock.values())), moment=1_700_000_000)
+    told = json.loads(text)
+    assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.6")
+    assert told["metadata"]["component"]["purl"] == "pkg:pypi/fedapa@0.1.0"
+    assert told["metadata"]["timestamp"] == "2023-11-14T22:13:20+00:00"
+    parts = {plain(part["name"]): part for part in told["components"]}
+    assert set(parts) == set(lock)
+    torch = parts["torch"]
+    assert torch["purl"] == "pkg:pypi/torch@2.13.0"
+    assert [one["content"] for one in torch["hashes"]] == list(lock["torch"].hashes)
+    assert len(told["dependencies"][-1]) >= 1
+
+
+def test_a_vulnerability_fails_and_a_database_out_of_reach_does_not(tmp_path: Path) -> None:
+    found = {"id": "PYSEC-1", "fix_versions": ["2.0"]}
+    report = {"dependencies": [{"name": "a", "version": "1.0", "vulns": [found]}]}
+    assert told_of(report) == ["a 1.0: PYSEC-1; mended in 2.0"]
+    said: list[str] = []
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    assert audit(["cat", str(tmp_path / "report.json")], said.append) == 1
+    (tmp_path / "report.json").write_text(json.dumps({"dependencies": [{"name": "a"}]}))
+    assert audit(["cat", str(tmp_path / "report.json")], said.append) == 0
+    assert audit(["false"], said.append) == 0
+    assert audit(["there-is-no-such-program"], said.append) == 0
+    unreached = "pip-audit: its database cannot be reached from here; nothing was audited\n"
+    assert said == [
+        "pip-audit: a 1.0: PYSEC-1; mended in 2.0\n",
+        "pip-audit: no known vulnerability in 1 packages of requirements.txt\n",
+        unreached,
+        unreached,
+    ]
