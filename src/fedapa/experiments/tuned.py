@@ -122,10 +122,10 @@ def _check_same(wanted: Plan, choice: _Choice) -> None:
     """Refuse a search that was made for another run than the experiment has."""
     if folder_name(wanted) == folder_name(choice.plan):
         return
-    documents = [choice.plan.document(), wanted.document()]
-    for document in documents:  # the same file may have two paths
+    chosen_for, here = choice.plan.document(), wanted.document()
+    for document in (chosen_for, here):  # the same file may have two paths
         document["data"].pop("file", None)
-    told = "; ".join(differences(*documents)) or "the data's content"
+    told = "; ".join(differences(chosen_for, here)) or "the data's content"
     raise PlanError(
         f"{choice.place}: was tuned for another run than this ({told}); tune with the preset, "
         "data, rounds and net of the experiment (nets: --architecture there, --setting here)"
