@@ -27,6 +27,8 @@ _MARK = 8
 """Letters that a line's mark takes there."""
 _BESIDE, _BESIDE_SEVERAL = 40, 60
 """Letters that fit below one axis; a sweep of several lines has wider panels."""
+_UPRIGHT = 110
+"""Letters that do not even fit slanted: then words stand upright."""
 _LEGEND_LINE = 0.2
 """Inches of a line of a legend."""
 
@@ -67,6 +69,8 @@ def sweep(results: Results, setting: Setting) -> Figure:
     said = ". ".join(part for part in parts if part)
     columns = max(1, _LETTERS // (max(map(len, lines)) + _MARK))
     spare = _LEGEND_LINE * (-(-len(lines) // columns) - 1)
+    if several and sum(len(value_text(value)) for value in _ticks(rows)) > _UPRIGHT:
+        spare += 1.0
     height, width = 3.0 + spare if several else 2.7, WIDTH if setting.counts_people else 4.2
     with drawn(height, said, width=width) as figure:
         grid = figure.subplots(1, len(asked), squeeze=False)[0]
@@ -107,7 +111,10 @@ def sweep(results: Results, setting: Setting) -> Figure:
 
 def _slant(texts: Sequence[str], most: int) -> dict[str, Any]:
     """How words stand below an axis where so many letters would lie over each other."""
-    return {"rotation": 30, "ha": "right"} if sum(map(len, texts)) > most else {}
+    letters = sum(map(len, texts))
+    if letters > _UPRIGHT:
+        return {"rotation": 90}
+    return {"rotation": 30, "ha": "right"} if letters > most else {}
 
 
 def _ticks(rows: Sequence[Row]) -> dict[float | str, float]:
