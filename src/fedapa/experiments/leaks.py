@@ -105,8 +105,8 @@ def leak_cases(split: str) -> list[LeakCase]:
             f"FedAPA, few windows, minimum_samples = {_ENOUGH}",
             {**enough, **few},
         ),
-        LeakCase("fedproto", "FedProto", {"algorithm": FedProto.name}),
-        LeakCase("fedavg", "FedAvg", {"algorithm": FedAvg.name}, asked=weights),
+        LeakCase(FedProto.name, FedProto.title, {"algorithm": FedProto.name}),
+        LeakCase(FedAvg.name, FedAvg.title, {"algorithm": FedAvg.name}, asked=weights),
     ]
 
 
