@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["cosines", "cut_ends", "cut_number", "middle", "nearer", "outlying"]
+__all__ = ["cosines", "cut_ends", "cut_number", "middle", "nearer", "norms", "outlying"]
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 _TO_DEVIATION = 1.4826
