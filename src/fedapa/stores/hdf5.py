@@ -174,8 +174,9 @@ def attribute(attributes: h5py.AttributeManager, name: str, place: str, default:
     if name not in attributes:
         return default
     entry = attributes.get_id(name)
-    kind, points = entry.get_type(), math.prod(entry.shape or ())
-    if kind.get_class() not in _PLAIN or entry.get_storage_size() < points * kind.get_size():
+    kind, shape = entry.get_type(), entry.shape  # None: it holds nothing
+    plain = shape is not None and kind.get_class() in _PLAIN
+    if not plain or entry.get_storage_size() < math.prod(shape) * kind.get_size():
         raise DataError(
             f"{place}: its attribute '{name}' is neither a number nor a text, or is cut off; "
             "damaged, or not made by fedapa"
