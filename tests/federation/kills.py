@@ -6,8 +6,9 @@
 
 One folder after the other is run, killed and gone on with, at moments that are drawn from the
 whole time that a run takes, until so many kills have hit. Each folder that is finished has to be,
-byte by byte, what a run without a kill left. Children are forks of a process that has imported
-everything, so that a moment is one of the run, not of Python's start.
+byte by byte, what a run without a kill left. Children are forks of a server that has imported
+everything and done nothing else: a moment is one of the run, not of Python's start, and no child
+has a lock or a pool of threads that somebody else was using.
 """
 
 import argparse
@@ -56,9 +57,9 @@ def _carry_out(plan: Plan, out: Path, workers: int) -> None:
 
 def run_for(plan: Plan, out: Path, seconds: float, *, workers: int = 0) -> bool:
     """Whether a run in a process of its own was killed, after so long; False: it had ended."""
-    process = multiprocessing.get_context("fork").Process(
-        target=_carry_out, args=(plan, out, workers)
-    )
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload([_carry_out.__module__])
+    process = forks.Process(target=_carry_out, args=(plan, out, workers))
     process.start()
     process.join(seconds)
     if process.is_alive():
