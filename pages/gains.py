@@ -56,6 +56,11 @@ CASES = (
         *("1", "2", "4", "8", "16", "17"),
     ),
     *_by_label(
+        "The same with a convolutional net, seen as spectra",
+        "quick-onboarding-spectrum",
+        *("1", "2", "4", "8", "12"),
+    ),
+    *_by_label(
         "A new room on Wi-CaL (real), labelled windows of every count",
         "wical-onboarding",
         *("3", "10", "30", "100", "140"),
