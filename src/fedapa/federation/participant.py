@@ -67,7 +67,7 @@ from fedapa.federation.messages import (
     encode_card,
     encode_reply,
 )
-from fedapa.files import write_bytes
+from fedapa.files import Write, write_bytes
 from fedapa.learning.accounting import epsilon_of, noise_multiplier
 from fedapa.learning.private import release
 from fedapa.learning.prototypes import class_prototypes
@@ -130,13 +130,18 @@ class Participant:
     """Whether uploads leave this machine; else their checksums are the quick ones."""
     attack: Attack | None = None
     """How this room lies, in experiments alone; mostly it does not."""
+    write: Write = write_bytes
+    """What writes its states; one that syncs several rooms' together must be done before their
+    replies leave."""
 
     def exchange(self, round: Round, request: Request) -> Reply:
         """Answer one request of the server; refuses one that comes too late."""
         if self.algorithm.plans_ahead:
             planned_rounds(self.algorithm.title, round)
         asked = f"{name_of(request.download or b'')}-{request.train}"
-        states = _States(self.folder / request.run, self.room, self.known_as, self.earlier)
+        states = _States(
+            self.folder / request.run, self.room, self.known_as, self.earlier, self.write
+        )
         remembered = states.load(round.number)
         if remembered is not None and remembered["card"] != states.card:
             remembered = None  # answered before the store grew: it does not go with this card
@@ -158,8 +163,7 @@ class Participant:
                 entry = {**entry, "upload": _as_array(reply.upload)}
             if _alike(memory.served, scored):
                 entry = {**entry, "settled": True}  # its reply has the scores of what is served
-            states.save(round.number, entry)
-            states.keep(round.number, *([] if earlier is None else [earlier]))
+            states.save(round.number, entry, made_from=earlier)
         if request.keep_model:
             counter = self._deployed(memory.served, round)
             if isinstance(counter, Model):
@@ -640,6 +644,7 @@ class _States:
     room: Room
     known_as: str = ""
     earlier: frozenset[str] = frozenset()
+    write: Write = write_bytes
 
     @functools.cached_property
     def card(self) -> str:
@@ -674,14 +679,18 @@ class _States:
             ) from error
         return remembered if remembered["card"] in {self.card, *self.earlier} else None
 
-    def save(self, number: int, entry: Tree) -> None:
-        write_bytes(self.path(number), *encode_parts({"card": self.card, **entry}, travels=False))
+    def save(self, number: int, entry: Tree, *, made_from: int | None) -> None:
+        """Two states are enough: this round's, and the one that it was made from.
 
-    def keep(self, *numbers: int) -> None:
-        """Two states are enough: this round's, and the one that it was made from."""
-        for number in self.numbers():
-            if number not in numbers:
-                self.path(number).unlink()
+        The one before those is written over: to find room on the disk for another takes longer.
+        It is needed no more, since whoever asks has a checkpoint of the round in between.
+        """
+        spare = sorted(set(self.numbers()) - {number, made_from})
+        over = self.path(spare[0]) if spare else None
+        frame = encode_parts({"card": self.card, **entry}, travels=False)
+        self.write(self.path(number), *frame, over=over)
+        for other in spare:
+            self.path(other).unlink(missing_ok=True)
 
 
 def kept_state(folder: Path, round: int) -> RoomState:
