@@ -148,16 +148,15 @@ class Participant:
         if remembered is not None and remembered["asked"] in (asked, _asked_before(request)):
             memory = _Memory.of(remembered)
             frame = cast(Array, remembered["reply"]).tobytes()
-            reply = decode_reply(frame, str(states.path(round.number)))
-            if "upload" in remembered:
-                reply = replace(reply, upload=cast(Array, remembered["upload"]).tobytes())
+            upload = cast(Array, remembered["upload"]).tobytes() if "upload" in remembered else None
+            reply = decode_reply(frame, str(states.path(round.number)), upload=upload)
         else:
             before, earlier, note = self._memory_before(states, round)
             with np.errstate(over="ignore", invalid="ignore"):  # what diverges is told
                 memory, reply, scored = self._work(before, round, request, note)
             # Seconds are not remembered: an answer from the file took none. The upload stands
             # beside the rest, since it is a frame already, and often as large as the state.
-            answer = encode_reply(replace(reply, seconds={}, upload=None))
+            answer = encode_reply(reply, timed=False, whole=False)
             entry: Tree = {"asked": asked, **memory.tree(), "reply": _as_array(answer)}
             if reply.upload is not None:
                 entry = {**entry, "upload": _as_array(reply.upload)}
@@ -468,7 +467,7 @@ class Participant:
 
         The last is what to say of it: a room joins a second time if its card is another.
         """
-        numbers = states.numbers()
+        numbers = states.numbers
         for number in sorted(numbers, reverse=True):
             if number == round.number or (remembered := states.load(number)) is None:
                 continue
@@ -653,8 +652,9 @@ class _States:
     def path(self, number: int) -> Path:
         return _state_path(self.folder, number)
 
+    @functools.cached_property
     def numbers(self) -> list[int]:
-        """The rounds whose states are here, whatever the card."""
+        """The rounds whose states were here at the first look, whatever the card."""
         try:
             names = os.listdir(self.folder)  # noqa: PTH208 (paths cost more than the look)
         except FileNotFoundError:
@@ -685,7 +685,7 @@ class _States:
         The one before those is written over: to find room on the disk for another takes longer.
         It is needed no more, since whoever asks has a checkpoint of the round in between.
         """
-        spare = sorted(set(self.numbers()) - {number, made_from})
+        spare = sorted(set(self.numbers) - {number, made_from})
         over = self.path(spare[0]) if spare else None
         frame = encode_parts({"card": self.card, **entry}, travels=False)
         self.write(self.path(number), *frame, over=over)

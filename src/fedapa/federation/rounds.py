@@ -441,7 +441,7 @@ def _with_roster(
 def _has_grown(before: RoomCard, now: RoomCard) -> bool:
     """Whether a room is the one that it was, with more windows to learn from or to test."""
     told = ("windows", "parts", "recordings", "fingerprint", "blind")
-    if replace(before, **{name: getattr(now, name) for name in told}) != now or before == now:
+    if before == now or replace(before, **{name: getattr(now, name) for name in told}) != now:
         return False
     return all(now.parts[part] >= before.parts[part] for part in before.parts) and (
         sum(now.recordings.values()) > sum(before.recordings.values())

@@ -140,17 +140,17 @@ class Room:
             )
         return self.recipe.normaliser
 
-    @property
+    @functools.cached_property
     def tasks(self) -> tuple[Task, ...]:
         """What is asked of its windows, its label first."""
         return Task(LABEL, self.classes, self.labels), *self.further
 
-    @property
+    @functools.cached_property
     def blocks(self) -> tuple[slice, ...]:
         """Where the classes of each task stand on the class axis of its net."""
         return blocks_of(self.tasks)
 
-    @property
+    @functools.cached_property
     def outputs(self) -> int:
         """The length of that axis: the classes of all tasks."""
         return int(self.blocks[-1].stop)
@@ -160,7 +160,7 @@ class Room:
         """The classes of its windows on that axis: [windows], or [windows, tasks] of several."""
         return places_of(self.tasks)
 
-    @property
+    @functools.cached_property
     def held(self) -> list[int]:
         """The classes that it has train windows of, as places on that axis, sorted."""
         there = np.unique(self.places[self.split.train])

@@ -8,6 +8,7 @@ tests.
 """
 
 import contextlib
+import functools
 import math
 import tempfile
 from collections import deque
@@ -180,7 +181,7 @@ class InProcess:
             frames = parted(job.result())
             for room in rooms:
                 told, upload = cast(bytes, next(frames)), next(frames)
-                replies[room] = replace(decode_reply(told), upload=upload)
+                replies[room] = decode_reply(told, upload=upload)
                 came(room, replies[room])
         spent = [sum(reply.seconds.values()) for reply in replies.values()]
         self._seconds = sum(spent) / max(1, len(spent))
@@ -220,8 +221,20 @@ def _untold(room: str, reply: Reply) -> None:
 def _asked(requests: Mapping[str, Request], rooms: Sequence[str]) -> tuple[bytes, bytes]:
     """What some rooms are asked, and their downloads apart: those are whole frames already."""
     wanted = [requests[room] for room in rooms]  # each is made when it is taken
-    asked = [encode_request(replace(request, download=None)) for request in wanted]
+    asked = [_told(replace(request, download=None)) for request in wanted]
     return joined(asked), joined([request.download for request in wanted])
+
+
+@functools.lru_cache(maxsize=16)
+def _told(request: Request) -> bytes:
+    """A request without its download as a frame; in a round mostly all rooms are asked the same."""
+    return encode_request(request)
+
+
+@functools.lru_cache(maxsize=16)
+def _heard(frame: bytes) -> Request:
+    """The request in such a frame."""
+    return decode_request(frame)
 
 
 @contextlib.contextmanager
@@ -249,7 +262,7 @@ def _serve(rooms: list[str], round: bytes, asked: bytes, downloads: bytes) -> by
     now, replies = decode_round(round), list[bytes | None]()
     with together() as write:  # all their states are on disk before any of their replies leaves
         for room, frame, download in zip(rooms, parted(asked), parted(downloads), strict=True):
-            request = replace(decode_request(cast(bytes, frame)), download=download)
+            request = replace(_heard(cast(bytes, frame)), download=download)
             reply = _SERVED.participant(room, write).exchange(now, request)
-            replies += [encode_reply(replace(reply, upload=None)), reply.upload]
+            replies += [encode_reply(reply, whole=False), reply.upload]
     return joined(replies)
