@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import secrets
@@ -9,6 +10,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -241,7 +243,8 @@ def _sync_folder(folder: Path) -> None:
 class Together:
     """Files that are written one by one and reach the disk together; made by ``together``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ahead: bool = False) -> None:
+        self._ahead = ahead
         self._written: list[_Written] = []
 
     def __call__(self, path: Path, *content: bytes | memoryview, over: Path | None = None) -> None:
@@ -264,17 +267,16 @@ class Together:
             path.parent.mkdir(parents=True, exist_ok=True)
         _remove_dead(path)
         handle, partial = _taken_over(path, over) or _new_partial(path)
-        one = _Written(path, partial, handle)
-        self._written.append(one)
         with _naming(path, Path(partial)):
             try:
                 size = sum(_write_all(handle, part) for part in content)
                 if over is not None:
                     os.ftruncate(handle, size)
             except BaseException:
-                self._written.pop()
-                one.give_up()
+                _Written(path, partial, handle).give_up()
                 raise
+        ahead = _background().submit(_sync, handle) if self._ahead else None
+        self._written.append(_Written(path, partial, handle, ahead))
         if len(self._written) == _AT_ONCE:
             self.finish()
 
@@ -285,7 +287,7 @@ class Together:
         try:
             for one in written:
                 with _naming(one.path, Path(one.partial)):
-                    os.fsync(one.handle)
+                    _sync(one.handle) if one.ahead is None else one.ahead.result()
             for one in written:
                 with _naming(one.path, Path(one.partial)):
                     os.replace(one.partial, one.path)  # noqa: PTH105 (as above)
@@ -310,23 +312,38 @@ class _Written:
     path: Path
     partial: str
     handle: int
+    ahead: "Future[None] | None" = None
+    """What syncs it meanwhile."""
 
     def give_up(self) -> None:
         """Leave nothing of it."""
+        if self.ahead is not None:
+            self.ahead.exception()  # as long as it is synced it must not be closed
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.partial)  # noqa: PTH108 (pathlib takes as long as the system)
         with contextlib.suppress(OSError):
             os.close(self.handle)
 
 
+_sync = getattr(os, "fdatasync", os.fsync)
+"""Content and length; the name is synced with its folder, other facts of a file mean nothing."""
+
+
+@functools.cache
+def _background() -> ThreadPoolExecutor:
+    """What syncs files while this process goes on: a disk is slow, and takes no processor."""
+    return ThreadPoolExecutor(1, thread_name_prefix="fedapa-sync")
+
+
 @contextlib.contextmanager
-def together() -> Iterator[Together]:
+def together(*, ahead: bool = False) -> Iterator[Together]:
     """Within the block files are written by what it yields, and are all on disk when it ends.
 
     Each is whole or absent as with ``write_bytes``. A file system that keeps a journal writes it
-    once for many of them, not twice for each. What was written when the block fails is kept.
+    once for many of them, not twice for each. What was written when the block fails is kept. With
+    ``ahead`` a thread syncs what is written while the block goes on.
     """
-    write = Together()
+    write = Together(ahead=ahead)
     try:
         yield write
     finally:

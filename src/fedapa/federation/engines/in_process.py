@@ -260,7 +260,8 @@ def _serve(rooms: list[str], round: bytes, asked: bytes, downloads: bytes) -> by
     if _SERVED is None:
         raise RunError("a worker was asked before it was started")
     now, replies = decode_round(round), list[bytes | None]()
-    with together() as write:  # all their states are on disk before any of their replies leaves
+    # All their states are on disk before any of their replies leaves.
+    with together(ahead=True) as write:
         for room, frame, download in zip(rooms, parted(asked), parted(downloads), strict=True):
             request = replace(_heard(cast(bytes, frame)), download=download)
             reply = _SERVED.participant(room, write).exchange(now, request)
