@@ -71,7 +71,7 @@ from fedapa.files import Write, write_bytes
 from fedapa.learning.accounting import epsilon_of, noise_multiplier
 from fedapa.learning.private import release
 from fedapa.learning.prototypes import class_prototypes
-from fedapa.models.model import Counter, Model, answering_only, nearest_prototype
+from fedapa.models.model import Counter, Model, answering_only, embed_each, nearest_prototype
 from fedapa.payload import (
     Array,
     Tree,
@@ -544,7 +544,7 @@ class _Passes:
             if done == part and _same_encoder(model, other):
                 return batches
         model.eval()
-        made = [model.embed(windows) for windows, _ in self._room.inspect(part)]
+        made = embed_each(model, (windows for windows, _ in self._room.inspect(part)))
         self._embeddings.append((model, part, made))
         return made
 

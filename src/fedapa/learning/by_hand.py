@@ -26,7 +26,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from fedapa.learning.losses import Hybrid
 from fedapa.learning.tree import NamedArrays
 from fedapa.models import kernels
-from fedapa.models.model import SHORTEST, Model, Scale
+from fedapa.models.model import SHORTEST, Model, Scale, is_watched
 
 __all__ = ["KnownSteps", "Pace"]
 
@@ -280,8 +280,8 @@ def _is_plain(model: Model, parameters: Mapping[str, nn.Parameter]) -> bool:
         and type(classifier) is nn.Linear
         and classifier.bias is not None
         and not _has_any_global_hook()  # type: ignore[no-untyped-call]
-        and not _changed(model)
-        and not _changed(classifier)
+        and not is_watched(model)
+        and not is_watched(classifier)
         and all(p.device.type == "cpu" and p.dtype == torch.float32 for p in parameters.values())
     )
 
@@ -292,7 +292,7 @@ def _layers(model: Model) -> list[_Layer]:
     alone = [_Layer.of("classifier", model.classifier, ())]
     if type(encoder) is not nn.Sequential or model.normalise_embedding:
         return alone
-    if any(_changed(module) for module in encoder.modules()):
+    if any(is_watched(module) for module in encoder.modules()):
         return alone
     layers: list[_Layer] = []
     before: list[nn.Module] = []
@@ -313,16 +313,6 @@ def _layers(model: Model) -> list[_Layer]:
 _FIRST = {(), (nn.Hardtanh, nn.Dropout), (nn.Hardtanh, nn.Dropout, Scale)}
 """What may be done to numbers before the first linear layer, in that order."""
 _FURTHER = {(nn.ReLU,), (nn.ReLU, nn.Dropout)}
-
-
-def _changed(module: nn.Module) -> bool:
-    """Whether somebody watches a module, or made it do something else."""
-    return "forward" in module.__dict__ or bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    )
 
 
 class _Part:

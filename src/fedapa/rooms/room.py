@@ -15,7 +15,7 @@ from fedapa.errors import DataError
 from fedapa.models import kernels
 from fedapa.models.build import build_model, undrawn
 from fedapa.models.cost import flops
-from fedapa.models.model import Counter, Model, batch_norm_arrays, unset_copy
+from fedapa.models.model import Counter, Model, batch_norm_arrays, embed_each, unset_copy
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.task import LABEL, Task, blocks_of, places_of
@@ -308,8 +308,9 @@ class Room:
         Labels are as in ``tensors``.
         """
         model.eval()
-        pairs = [(model.embed(windows), labels) for windows, labels in self.inspect(part)]
-        return torch.cat([r for r, _ in pairs]), torch.cat([y for _, y in pairs])
+        pairs = list(self.inspect(part))
+        made = embed_each(model, (windows for windows, _ in pairs))
+        return torch.cat(made), torch.cat([labels for _, labels in pairs])
 
     @torch.no_grad()
     def all_scores(self, counter: Counter, part: Part = "test") -> npt.NDArray[np.floating]:

@@ -256,12 +256,17 @@ def _start_worker(variables: Mapping[str, str], given: bytes) -> None:
     _SERVED = _Served(decode_handover(given))
 
 
+_MANY = 8
+"""Rooms in a portion from which on a thread syncs their states: for a few it costs more processor
+time than it saves waiting."""
+
+
 def _serve(rooms: list[str], round: bytes, asked: bytes, downloads: bytes) -> bytes:
     if _SERVED is None:
         raise RunError("a worker was asked before it was started")
     now, replies = decode_round(round), list[bytes | None]()
     # All their states are on disk before any of their replies leaves.
-    with together(ahead=True) as write:
+    with together(ahead=len(rooms) >= _MANY) as write:
         for room, frame, download in zip(rooms, parted(asked), parted(downloads), strict=True):
             request = replace(_heard(cast(bytes, frame)), download=download)
             reply = _SERVED.participant(room, write).exchange(now, request)
