@@ -330,7 +330,7 @@ def test_a_full_disk_in_a_checkpoint_leaves_the_previous_one(
     with pytest.raises(OSError, match="No space left"):
         run(plan, out=out, workers=0)
     assert not list(out.glob(".*.partial"))
-    monkeypatch.setattr(files_module.os, "fsync", real)
+    monkeypatch.setattr(files_module, "_sync", real)
     run(plan, out=out, workers=0, resume=True)
     assert content(out) == content(tmp_path / "whole")
 

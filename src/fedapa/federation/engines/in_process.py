@@ -256,7 +256,7 @@ def _start_worker(variables: Mapping[str, str], given: bytes) -> None:
     _SERVED = _Served(decode_handover(given))
 
 
-_MANY = 8
+_MANY = 4
 """Rooms in a portion from which on a thread syncs their states: for a few it costs more processor
 time than it saves waiting."""
 
