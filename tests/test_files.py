@@ -10,8 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from fedapa import files
 from fedapa.errors import DataError
-from fedapa.files import aside, folder_aside, is_held, locked, write_bytes, write_text
+from fedapa.files import (
+    aside,
+    folder_aside,
+    is_held,
+    locked,
+    together,
+    write_bytes,
+    write_text,
+)
 
 
 def test_content_is_replaced(tmp_path: Path) -> None:
@@ -137,3 +146,90 @@ def test_several_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -
         list(writers.map(write, range(4)))
     assert (tmp_path / "one").read_text() in "0123"
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_files_that_are_written_together_are_there_when_the_block_ends(
+    tmp_path: Path, ahead: bool
+) -> None:
+    names = [f"{number:03d}" for number in range(2 * files._AT_ONCE + 3)]
+    write_text(tmp_path / "a" / names[-1], "old")
+    with together(ahead=ahead) as write:
+        for name in names:
+            write(tmp_path / "a" / name, name.encode(), b" and more")
+        assert (tmp_path / "a" / names[-1]).read_text() == "old"
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
+    assert all((tmp_path / "a" / name).read_text() == f"{name} and more" for name in names)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_what_was_written_together_stays_when_the_block_fails(tmp_path: Path, ahead: bool) -> None:
+    with pytest.raises(ValueError, match="later"), together(ahead=ahead) as write:
+        write(tmp_path / "one", b"whole")
+        raise ValueError("later")
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+    assert (tmp_path / "one").read_text() == "whole"
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_files_that_cannot_be_synced_are_as_they_were(
+    tmp_path: Path, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(tmp_path / "one", "old")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "_sync", full)
+    with pytest.raises(OSError, match="No space left") as caught, together(ahead=ahead) as write:
+        write(tmp_path / "one", b"new")
+        write(tmp_path / "two", b"new")
+    assert caught.value.filename == str(tmp_path / "one")
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+    assert (tmp_path / "one").read_text() == "old"
+
+
+def test_a_file_takes_the_place_of_one_that_nobody_needs(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    write_text(old, "much longer than the other")
+    place = old.stat().st_ino
+    write_bytes(new, b"short", over=old)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert new.read_text() == "short"
+    assert new.stat().st_ino == place
+    write_bytes(new, b"no such file", over=old)
+    assert new.read_text() == "no such file"
+
+
+@pytest.mark.parametrize("kind", ["hard link", "link", "folder"])
+def test_a_place_that_is_somebody_else_s_too_is_left(tmp_path: Path, kind: str) -> None:
+    kept, old = tmp_path / "kept", tmp_path / "old"
+    kept.write_text("a copy that takes no space")
+    if kind == "hard link":
+        os.link(kept, old)
+    elif kind == "link":
+        old.symlink_to(kept)
+    else:
+        old.mkdir()
+    write_bytes(tmp_path / "new", b"new", over=old)
+    assert kept.read_text() == "a copy that takes no space"
+    assert old.exists()
+    assert (tmp_path / "new").read_text() == "new"
+
+
+def test_a_disk_that_is_full_takes_no_more_than_what_nobody_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last, old = tmp_path / "2", tmp_path / "1"
+    write_text(old, "older")
+    write_text(last, "last")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "_write_all", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_bytes(tmp_path / "3", b"new", over=old)
+    assert caught.value.filename == str(tmp_path / "3")
+    assert [path.name for path in tmp_path.iterdir()] == ["2"]
+    assert last.read_text() == "last"

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import secrets
@@ -9,7 +10,10 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import filelock
 
@@ -19,15 +23,25 @@ if sys.platform != "win32":  # there, what a killed process left stays
     import fcntl
 
 __all__ = [
+    "Together",
+    "Write",
     "aside",
     "cache_folder",
     "folder_aside",
     "is_held",
     "locked",
     "readable",
+    "together",
     "write_bytes",
     "write_text",
 ]
+
+
+class Write(Protocol):
+    """What replaces a file: ``write_bytes``, or ``Together`` for several."""
+
+    def __call__(self, path: Path, *content: bytes | memoryview, over: Path | None = None) -> None:
+        """As ``Together``."""
 
 
 def readable(name: str) -> str:
@@ -125,14 +139,6 @@ def is_held(lock: Path) -> bool:
     finally:
         os.close(handle)
     return False
-
-
-def _is_no_file(path: Path) -> bool:
-    """Whether something stands there that is no file."""
-    try:
-        return not stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116 (as above)
-    except OSError:
-        return False
 
 
 def _is_special(path: Path) -> bool:
@@ -234,39 +240,168 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def write_bytes(path: Path, *content: bytes | memoryview) -> None:
+class Together:
+    """Files that are written one by one and reach the disk together; made by ``together``."""
+
+    def __init__(self, *, ahead: bool = False) -> None:
+        self._ahead = ahead
+        self._written: list[_Written] = []
+
+    def __call__(self, path: Path, *content: bytes | memoryview, over: Path | None = None) -> None:
+        """As ``write_bytes``; the file is in its place when the block ends, at the latest.
+
+        Args:
+            path: where to.
+            content: parts that stand one after the other.
+            over: a file beside it that nobody needs any more: its place on the disk is used, and
+                what stood there is gone.
+        """
+        if sys.platform != "win32" and _mode_of(path) == stat.S_IFLNK:
+            path = Path(os.path.realpath(path))  # a link is followed, not replaced
+        if sys.platform == "win32" or _mode_of(path) not in (None, stat.S_IFREG):
+            with aside(path) as beside, beside.open("wb") as file:
+                file.writelines(content)
+            return
+        folder = str(path.parent)
+        if not os.path.isdir(folder):  # noqa: PTH112 (pathlib takes as long as the system)
+            path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_dead(path)
+        handle, partial = _taken_over(path, over) or _new_partial(path)
+        with _naming(path, Path(partial)):
+            try:
+                size = sum(_write_all(handle, part) for part in content)
+                if over is not None:
+                    os.ftruncate(handle, size)
+            except BaseException:
+                _Written(path, partial, handle).give_up()
+                raise
+        ahead = _background().submit(_sync, handle) if self._ahead else None
+        self._written.append(_Written(path, partial, handle, ahead))
+        if len(self._written) == _AT_ONCE:
+            self.finish()
+
+    def finish(self) -> None:
+        """Put everything in its place, synced; what fails leaves what stood there before."""
+        written, self._written = self._written, []
+        left = list(written)
+        try:
+            for one in written:
+                with _naming(one.path, Path(one.partial)):
+                    _sync(one.handle) if one.ahead is None else one.ahead.result()
+            for one in written:
+                with _naming(one.path, Path(one.partial)):
+                    os.replace(one.partial, one.path)  # noqa: PTH105 (as above)
+                left.remove(one)
+                os.close(one.handle)  # and with it the lock
+            for folder in dict.fromkeys(one.path.parent for one in written):
+                _sync_folder(folder)
+        except BaseException:
+            for one in left:
+                one.give_up()
+            raise
+
+
+_AT_ONCE = 64
+"""Files that ``together`` keeps open at most."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A file that is written aside."""
+
+    path: Path
+    partial: str
+    handle: int
+    ahead: "Future[None] | None" = None
+    """What syncs it meanwhile."""
+
+    def give_up(self) -> None:
+        """Leave nothing of it."""
+        if self.ahead is not None:
+            self.ahead.exception()  # as long as it is synced it must not be closed
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.partial)  # noqa: PTH108 (pathlib takes as long as the system)
+        with contextlib.suppress(OSError):
+            os.close(self.handle)
+
+
+_sync = getattr(os, "fdatasync", os.fsync)
+"""Content and length; the name is synced with its folder, other facts of a file mean nothing."""
+
+
+@functools.cache
+def _background() -> ThreadPoolExecutor:
+    """What syncs files while this process goes on: a disk is slow, and takes no processor."""
+    return ThreadPoolExecutor(1, thread_name_prefix="fedapa-sync")
+
+
+@contextlib.contextmanager
+def together(*, ahead: bool = False) -> Iterator[Together]:
+    """Within the block files are written by what it yields, and are all on disk when it ends.
+
+    Each is whole or absent as with ``write_bytes``. A file system that keeps a journal writes it
+    once for many of them, not twice for each. What was written when the block fails is kept. With
+    ``ahead`` a thread syncs what is written while the block goes on.
+    """
+    write = Together(ahead=ahead)
+    try:
+        yield write
+    finally:
+        write.finish()
+
+
+def write_bytes(path: Path, *content: bytes | memoryview, over: Path | None = None) -> None:
     """Replace the content of ``path`` in one step; several parts stand one after the other.
 
-    As ``aside``, with half of its calls: every room writes its state in every round.
+    As ``aside``, with half of its calls: every room writes its state in every round. ``over`` is
+    as in ``Together``.
     """
-    if sys.platform == "win32" or _is_no_file(path):
-        with aside(path) as partial, partial.open("wb") as file:
-            file.writelines(content)
-        return
-    target = Path(os.path.realpath(path))
-    if not os.path.isdir(target.parent):  # noqa: PTH112 (pathlib takes as long as the system)
-        target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_dead(target)
-    handle, partial = _new_partial(target)
-    with _naming(path, partial):
-        try:
-            for part in content:
-                _write_all(handle, part)
-            os.fsync(handle)
-            os.replace(partial, target)  # noqa: PTH105 (pathlib takes as long as the system)
-            _sync_folder(target.parent)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(handle)  # and with it the lock
+    with together() as write:
+        write(path, *content, over=over)
 
 
-def _new_partial(target: Path) -> tuple[int, Path]:
+def _mode_of(path: Path) -> int | None:
+    """What kind of thing stands there, a link itself; none if nothing does."""
+    try:
+        return stat.S_IFMT(os.lstat(path).st_mode)
+    except OSError:
+        return None
+
+
+def _taken_over(target: Path, over: Path | None) -> tuple[int, str] | None:
+    """A file whose place is to be used, under a name aside of ``target``; none where it cannot be.
+
+    Another name of the same file would lose its content, so there may be none.
+    """
+    if over is None:
+        return None
+    partial = _aside_of(target)
+    try:
+        handle = os.open(over, os.O_WRONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        about = os.fstat(handle)
+        if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rename(over, partial)  # noqa: PTH104 (pathlib takes as long as the system)
+            return handle, partial
+    except OSError:
+        pass
+    os.close(handle)
+    return None
+
+
+def _aside_of(target: Path) -> str:
+    return f"{target.parent}/.{target.name}.{secrets.token_hex(4)}.partial"
+
+
+def _new_partial(target: Path) -> tuple[int, str]:
     """A new file beside ``target`` that is ours, open to write, and its path."""
     while True:
-        partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-        with _naming(target, partial):
+        partial = _aside_of(target)
+        with _naming(target, Path(partial)):
             handle = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         ours = True
         try:
@@ -276,15 +411,18 @@ def _new_partial(target: Path) -> tuple[int, Path]:
         except OSError:  # a file system without locks: there nobody removes anything
             pass
         # It may have been removed before the lock was ours, too.
-        if ours and partial.exists():
+        if ours and os.path.exists(partial):  # noqa: PTH110 (pathlib takes as long as the system)
             return handle, partial
         os.close(handle)
 
 
-def _write_all(handle: int, content: bytes | memoryview) -> None:
+def _write_all(handle: int, content: bytes | memoryview) -> int:
+    """How many bytes that was."""
     left = memoryview(content)
+    size = len(left)
     while left:
         left = left[os.write(handle, left) :]
+    return size
 
 
 def write_text(path: Path, content: str) -> None:

@@ -99,12 +99,17 @@ _RANGES = {
     "int8": (_STEPS * float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max) / 2),
 }
 
+_TREE = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_HEADER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_LEAVES = frozenset([np.ndarray, str, int, float, bool, type(None)])
+"""What is no tree, by its class: to ask whether something is a mapping takes longer."""
+
 
 def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Value]]:
     """All leaves as (path, value), in sorted order; an empty tree is a leaf of its own."""
     for word in sorted(tree):
         value, path = tree[word], f"{prefix}{word}"
-        if isinstance(value, Mapping) and value:
+        if value.__class__ not in _LEAVES and isinstance(value, Mapping) and value:
             yield from leaves(value, f"{path}{_SEPARATOR}")
         else:
             yield path, value
@@ -149,13 +154,17 @@ def encode_parts(
     _check_names(tree, "")
     for path, value in leaves(tree):
         if isinstance(value, np.ndarray):
-            little = value.astype(value.dtype.newbyteorder("<"), copy=False)
+            little = value
+            if value.dtype not in _PLACES:
+                little = value.astype(value.dtype.newbyteorder("<"), copy=False)
             if little.dtype not in _PLACES:
                 raise PayloadError(
                     f"{path}: dtype {value.dtype} cannot travel; "
                     f"known: {', '.join(sorted(_DTYPES.values()))}"
                 )
-            arrays[path] = np.ascontiguousarray(little).reshape(value.shape)
+            if not little.flags.c_contiguous:
+                little = np.ascontiguousarray(little)
+            arrays[path] = little
             if precision != "float32" and value.dtype.kind == "f":
                 # safetensors writes memory as it lies: only what is contiguous keeps its order.
                 arrays |= _rounded(path, arrays[path], precision)
@@ -171,7 +180,7 @@ def encode_parts(
                 f"{path}: a {type(value).__name__} cannot travel; "
                 "use an array, a number, a string, None or a mapping of these"
             )
-    body = _written(arrays, json.dumps(scalars, sort_keys=True, separators=(",", ":")))
+    body = _written(arrays, _TREE.encode(scalars))
     version = _TRAVELLING if travels else _KEPT
     length = sum(len(part) for part in body)
     return [_HEAD.pack(_MAGIC, version, 0, length, _checksum(version, body)), *body]
@@ -210,7 +219,7 @@ def _written(arrays: Mapping[str, Array], tree: str) -> list[bytes | memoryview]
         if value.nbytes:
             parts.append(value.reshape(-1).view(np.uint8).data)
         place += value.nbytes
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text = _HEADER.encode(header).encode()
     text += b" " * (-len(text) % _ALIGNED)
     return [_LENGTH.pack(len(text)) + text, *parts]
 
@@ -325,7 +334,7 @@ def _check_names(tree: Tree, prefix: str) -> None:
             raise PayloadError(
                 f"{prefix}{word!r}: names in a payload are non-empty strings without '/'"
             )
-        if isinstance(value, Mapping):
+        if value.__class__ not in _LEAVES and isinstance(value, Mapping):
             _check_names(value, f"{prefix}{word}{_SEPARATOR}")
 
 

@@ -339,3 +339,12 @@ def _check_presence(told: Reply) -> None:
 def test_any_bytes_are_a_message_or_one_error(kind: str, content: bytes) -> None:
     with pytest.raises(PayloadError):
         READERS[kind](content)
+
+
+def test_a_reply_may_stand_without_its_seconds_and_beside_its_upload() -> None:
+    bare = replace(REPLY, seconds={}, upload=None)
+    frame = messages.encode_reply(REPLY, timed=False, whole=False)
+    assert frame == messages.encode_reply(bare)
+    again = messages.decode_reply(frame, upload=REPLY.upload)
+    assert again.upload == REPLY.upload
+    assert messages.encode_reply(again) == messages.encode_reply(replace(REPLY, seconds={}))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedapa import algorithms
+from fedapa import algorithms, files
 from fedapa.algorithms.algorithm import Algorithm, Round
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.answers import (
@@ -56,6 +56,31 @@ def test_only_the_last_two_states_are_kept(make_rooms: MakeRooms, tmp_path: Path
         "round-000003.state",
         "round-000004.state",
     ]
+
+
+def test_a_room_that_could_not_write_its_state_goes_on_alike(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state of two rounds before is written over, the last one is there whatever happens."""
+    undisturbed, room = (participant(make_rooms, tmp_path / name) for name in ("a", "b"))
+    expected = [undisturbed.exchange(round_number(number), TRAIN) for number in (1, 2, 3)][-1]
+    for number in (1, 2):
+        room.exchange(round_number(number), TRAIN)
+
+    def full(*_: object) -> int:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="disk full"):
+        broken.setattr(files, "_write_all", full)
+        room.exchange(round_number(3), TRAIN)
+    states = tmp_path / "b" / "run"
+    assert [path.name for path in states.iterdir()] == ["round-000002.state"]
+    made = room.exchange(round_number(3), TRAIN)
+    assert encode_reply(made, timed=False) == encode_reply(expected, timed=False)
+    names = ["round-000002.state", "round-000003.state"]
+    assert sorted(path.name for path in states.iterdir()) == names
+    for name in names:
+        assert (states / name).read_bytes() == (tmp_path / "a" / "run" / name).read_bytes()
 
 
 def test_a_repeated_request_gets_the_same_answer_from_the_file(

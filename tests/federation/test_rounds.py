@@ -1,5 +1,6 @@
 """What the server does with uploads that cannot be: the round goes on, the others are as before."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from fedapa.algorithms.algorithm import Roster, Round
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.errors import DivergedError, PlanError, RunError
 from fedapa.federation import rounds
-from fedapa.federation.engines.in_process import InProcess
+from fedapa.federation.engines.in_process import InProcess, _handed_out
 from fedapa.federation.messages import Rejected, Reply, Request
 from fedapa.payload import Tree, decode, encode
 from fedapa.rooms.room import Room
@@ -226,6 +227,52 @@ def test_a_download_is_made_when_an_engine_takes_it(make_rooms: MakeRooms, tmp_p
     assert not Counting.made, "records tell the bytes of downloads without making them again"
     (record,) = [step.record for step in steps if step.record]
     assert all(room["bytes_down"] > 0 for room in record["rooms"].values())
+
+
+def test_a_reply_that_was_told_ahead_is_checked_once_and_the_one_that_counts_is_the_answer(
+    make_rooms: MakeRooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, rooms = Plan(rounds=2, algorithm="fedapa"), make_rooms()
+    bad, checked = sorted(room.name for room in rooms)[0], list[str]()
+    check = rounds.check_reply
+
+    def noted(reply: Reply, card: Any) -> None:
+        checked.append(card.name)
+        check(reply, card)
+
+    class Engine(InProcess):
+        def exchange(self, round: Any, requests: Any) -> Any:
+            replies: dict[str, Reply | Rejected] = {**InProcess.exchange(self, round, requests)}
+            for room, reply in replies.items():
+                requests.came(room, reply)
+            if round.number == 2:
+                replies[bad] = Rejected("it says something else")
+            return replies
+
+    monkeypatch.setattr(rounds, "check_reply", noted)
+    algorithm = plan.build()
+    with Engine(algorithm, rooms, folder=tmp_path, workers=0) as engine:
+        state = rounds.begin(algorithm, engine, plan)
+        steps = list(rounds.run(algorithm, engine, plan, state))
+    assert checked == sorted(room.name for room in rooms) * 3
+    _, second = [step.record for step in steps if step.record]
+    assert second["rejected"] == {bad: "it says something else"}
+    assert not second["rooms"][bad]["participated"]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("seconds", [1e-4, 0.01, 1.0, math.inf])
+@pytest.mark.parametrize("number", [1, 6, 7, 100, 1000])
+def test_every_room_is_handed_out_once_and_nobody_waits_long_at_the_end(
+    workers: int, seconds: float, number: int
+) -> None:
+    order = [f"{place:04d}" for place in range(number)]
+    portions = _handed_out(order, workers, seconds)
+    assert [room for rooms in portions for room in rooms] == order
+    sizes = [len(rooms) for rooms in portions]
+    assert min(sizes) >= 1
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] <= -(-number // workers)
 
 
 def test_what_all_rooms_get_is_encoded_once(make_rooms: MakeRooms, tmp_path: Path) -> None:

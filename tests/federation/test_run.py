@@ -315,7 +315,7 @@ def test_a_full_disk_in_a_checkpoint_leaves_the_previous_one(
     plan = plan_of(make_store(THREE))
     run(plan, out=tmp_path / "whole", workers=0)
     out = tmp_path / "out"
-    real, calls = files_module.os.fsync, 0
+    real, calls = files_module._sync, 0
 
     def full(handle: int) -> None:
         nonlocal calls
@@ -326,11 +326,11 @@ def test_a_full_disk_in_a_checkpoint_leaves_the_previous_one(
                 raise OSError(errno.ENOSPC, "No space left on device", name)
         real(handle)
 
-    monkeypatch.setattr(files_module.os, "fsync", full)
+    monkeypatch.setattr(files_module, "_sync", full)
     with pytest.raises(OSError, match="No space left"):
         run(plan, out=out, workers=0)
     assert not list(out.glob(".*.partial"))
-    monkeypatch.setattr(files_module.os, "fsync", real)
+    monkeypatch.setattr(files_module, "_sync", real)
     run(plan, out=out, workers=0, resume=True)
     assert content(out) == content(tmp_path / "whole")
 

@@ -14,7 +14,7 @@ from fedapa.models.build import assign_by_size, build_model
 from fedapa.models.cost import count_parameters, flops, layers
 from fedapa.models.counter import CounterNet
 from fedapa.models.mlp import FeatureMLP
-from fedapa.models.model import Model, unit
+from fedapa.models.model import Model, embed_each, unit
 from fedapa.randomness import Key
 
 NETS = [TinyConvNet4, MiddleConvNet4, LargeConvNet4]
@@ -235,3 +235,27 @@ def test_each_link_is_a_channel() -> None:
     assert torch.equal(model(windows)[0], model(images)[0])
     with pytest.raises(PlanError, match="windows of 10 columns are not those of 3 links"):
         build_model("middle", classes=3, width=8, window_shape=(9, 10), key=Key(0), links=3)
+
+
+@pytest.mark.parametrize("architecture", ["mlp", "counter"])
+@pytest.mark.parametrize("batch", [1, 2, 7, 16, 41])
+def test_batches_embedded_without_modules_have_the_same_bits(architecture: str, batch: int) -> None:
+    model = build_model(architecture, classes=5, width=32, window_shape=(40,), key=Key(3)).eval()
+    stream = (Key(4) / batch).numpy()
+    batches = [
+        torch.from_numpy(stream.normal(size=(batch, 40)).astype(np.float32)) for _ in range(3)
+    ]
+    for made, windows in zip(embed_each(model, batches), batches, strict=True):
+        with torch.no_grad():
+            expected = model.embed(windows)
+        assert made.numpy().tobytes() == expected.numpy().tobytes()
+        assert not made.requires_grad
+
+
+def test_a_net_that_somebody_watches_goes_through_its_modules() -> None:
+    seen: list[int] = []
+    model = build_model("mlp", classes=5, width=32, window_shape=(40,), key=Key(3)).eval()
+    first = next(iter(model.encoder.children()))
+    first.register_forward_hook(lambda *_: seen.append(1))
+    embed_each(model, [torch.zeros(2, 40)] * 3)
+    assert len(seen) == 3

@@ -316,13 +316,15 @@ class FedAPA(PrototypeExchange):
         if "mixture" not in state:
             return None
         mixture = np.array(cast(Floats, state["mixture"]))
-        sets = np.array(cast(Floats, state.get("clients", nobody)))  # (N − 1, C, D) or (k, C, D)
+        sets = cast(Floats, state.get("clients", nobody))  # (N − 1, C, D) or (k, C, D)
         shares = None
         if self.peers not in ("others", "none") and "own" in state:
             if "drawn_of" in state:
                 shares = sample_shares(len(sets), of=cast(int, state["drawn_of"]))
             # A room's own padded rows are the mixture's: eq:padding gives both the same mean.
             sets = np.concatenate([sets, full_set(state, mixture)[None]])  # (N, C, D)
+        else:
+            sets = np.array(sets)
         return _Targets(mixture, sets, shares, np.array(cast(Mask, state["known"])))
 
 
@@ -334,8 +336,8 @@ def _padded(state: ServerState, rooms: npt.NDArray[np.int64]) -> Floats:
     if "padded" in state:  # a checkpoint of an earlier version, before its next merge
         return cast(Floats, state["padded"])[rooms]
     prototypes, present = stored_sets(state)
-    held = present[rooms][:, :, None]  # (n, C, 1)
-    return np.where(held, prototypes[rooms], cast(Floats, state["padding"]))
+    held, sets = present[rooms][:, :, None], prototypes[rooms]  # (n, C, 1), (n, C, D)
+    return sets if held.all() else np.where(held, sets, cast(Floats, state["padding"]))
 
 
 # ---- its control, and the settings that comparisons call by a name of their own ------------------

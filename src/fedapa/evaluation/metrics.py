@@ -14,6 +14,7 @@ added, ``add_evidence``, until so many seconds are seen. What no recording is lo
 absent.
 """
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -146,11 +147,18 @@ def score(matrix: npt.NDArray[np.int64] | _Matrix, classes: Sequence[Label]) -> 
         "macro_f1_answered": float(f1.sum() / either.sum()),
     }
     if counts_people(classes):
-        people = np.asarray(classes, np.float64)
-        distance = np.abs(people[:, None] - people[None, :])  # (C, C)
+        distance, near = _distances(tuple(classes))
         metrics["mae"] = float((counts * distance).sum() / total)
-        metrics["within_one"] = float(counts[distance <= 1].sum() / total)
+        metrics["within_one"] = float(counts[near].sum() / total)
     return metrics
+
+
+@functools.lru_cache(maxsize=64)
+def _distances(classes: tuple[Label, ...]) -> tuple[_Matrix, npt.NDArray[np.bool_]]:
+    """[C, C] how many people are between two counts, and whether it is one at most."""
+    people = np.asarray(classes, np.float64)
+    distance = np.abs(people[:, None] - people[None, :])
+    return distance, distance <= 1
 
 
 def _median_errors(

@@ -341,22 +341,24 @@ def card_of(tree: Tree, source: str = "card") -> RoomCard:
     return _checked(RoomCard, _refused_unless("card", tree, source), source)
 
 
-def encode_reply(reply: Reply) -> bytes:
-    """A reply as a frame."""
+def encode_reply(reply: Reply, *, timed: bool = True, whole: bool = True) -> bytes:
+    """A reply as a frame; without its seconds, or without its upload, as if it had none."""
     numbers = {name: dict(getattr(reply, name)) for name in ("scores", "report", "seconds")}
+    if not timed:
+        numbers["seconds"] = {}
     arrays = {
         "confusion": reply.confusion,
         "reliability": reply.reliability,
         "roc": reply.roc,
-        "upload": _as_array(reply.upload),
+        "upload": _as_array(reply.upload) if whole else None,
     }
     told = {"diverged": reply.diverged, "withheld": reply.withheld}
     said: Tree = {name: sentence for name, sentence in told.items() if sentence}
     return _encode("reply", {"round": reply.round, "note": reply.note, **said, **numbers, **arrays})
 
 
-def decode_reply(frame: bytes, source: str = "reply") -> Reply:
-    """The reply in a frame of ``encode_reply``."""
+def decode_reply(frame: bytes, source: str = "reply", *, upload: bytes | None = None) -> Reply:
+    """The reply in a frame of ``encode_reply``, with an upload that came beside it."""
     tree = _refused_unless("reply", decode(frame, source, most=_MOST_VALUES), source)
     number, matrix = tree.get("round"), tree.get("confusion")
     note, diverged = tree.get("note"), tree.get("diverged", "")
@@ -389,7 +391,7 @@ def decode_reply(frame: bytes, source: str = "reply") -> Reply:
             confusion=matrix,
             reliability=table,
             roc=points,
-            upload=_as_bytes(tree, "upload", source),
+            upload=_as_bytes(tree, "upload", source) if upload is None else upload,
             report=_numbers(tree, "report", source),
             seconds=_numbers(tree, "seconds", source),
             note=cast(str, note),

@@ -67,11 +67,11 @@ from fedapa.federation.messages import (
     encode_card,
     encode_reply,
 )
-from fedapa.files import write_bytes
+from fedapa.files import Write, write_bytes
 from fedapa.learning.accounting import epsilon_of, noise_multiplier
 from fedapa.learning.private import release
 from fedapa.learning.prototypes import class_prototypes
-from fedapa.models.model import Counter, Model, answering_only, nearest_prototype
+from fedapa.models.model import Counter, Model, answering_only, embed_each, nearest_prototype
 from fedapa.payload import (
     Array,
     Tree,
@@ -130,36 +130,39 @@ class Participant:
     """Whether uploads leave this machine; else their checksums are the quick ones."""
     attack: Attack | None = None
     """How this room lies, in experiments alone; mostly it does not."""
+    write: Write = write_bytes
+    """What writes its states; one that syncs several rooms' together must be done before their
+    replies leave."""
 
     def exchange(self, round: Round, request: Request) -> Reply:
         """Answer one request of the server; refuses one that comes too late."""
         if self.algorithm.plans_ahead:
             planned_rounds(self.algorithm.title, round)
         asked = f"{name_of(request.download or b'')}-{request.train}"
-        states = _States(self.folder / request.run, self.room, self.known_as, self.earlier)
+        states = _States(
+            self.folder / request.run, self.room, self.known_as, self.earlier, self.write
+        )
         remembered = states.load(round.number)
         if remembered is not None and remembered["card"] != states.card:
             remembered = None  # answered before the store grew: it does not go with this card
         if remembered is not None and remembered["asked"] in (asked, _asked_before(request)):
             memory = _Memory.of(remembered)
             frame = cast(Array, remembered["reply"]).tobytes()
-            reply = decode_reply(frame, str(states.path(round.number)))
-            if "upload" in remembered:
-                reply = replace(reply, upload=cast(Array, remembered["upload"]).tobytes())
+            upload = cast(Array, remembered["upload"]).tobytes() if "upload" in remembered else None
+            reply = decode_reply(frame, str(states.path(round.number)), upload=upload)
         else:
             before, earlier, note = self._memory_before(states, round)
             with np.errstate(over="ignore", invalid="ignore"):  # what diverges is told
                 memory, reply, scored = self._work(before, round, request, note)
             # Seconds are not remembered: an answer from the file took none. The upload stands
             # beside the rest, since it is a frame already, and often as large as the state.
-            answer = encode_reply(replace(reply, seconds={}, upload=None))
+            answer = encode_reply(reply, timed=False, whole=False)
             entry: Tree = {"asked": asked, **memory.tree(), "reply": _as_array(answer)}
             if reply.upload is not None:
                 entry = {**entry, "upload": _as_array(reply.upload)}
             if _alike(memory.served, scored):
                 entry = {**entry, "settled": True}  # its reply has the scores of what is served
-            states.save(round.number, entry)
-            states.keep(round.number, *([] if earlier is None else [earlier]))
+            states.save(round.number, entry, made_from=earlier)
         if request.keep_model:
             counter = self._deployed(memory.served, round)
             if isinstance(counter, Model):
@@ -464,7 +467,7 @@ class Participant:
 
         The last is what to say of it: a room joins a second time if its card is another.
         """
-        numbers = states.numbers()
+        numbers = states.numbers
         for number in sorted(numbers, reverse=True):
             if number == round.number or (remembered := states.load(number)) is None:
                 continue
@@ -541,7 +544,7 @@ class _Passes:
             if done == part and _same_encoder(model, other):
                 return batches
         model.eval()
-        made = [model.embed(windows) for windows, _ in self._room.inspect(part)]
+        made = embed_each(model, (windows for windows, _ in self._room.inspect(part)))
         self._embeddings.append((model, part, made))
         return made
 
@@ -640,6 +643,7 @@ class _States:
     room: Room
     known_as: str = ""
     earlier: frozenset[str] = frozenset()
+    write: Write = write_bytes
 
     @functools.cached_property
     def card(self) -> str:
@@ -648,8 +652,9 @@ class _States:
     def path(self, number: int) -> Path:
         return _state_path(self.folder, number)
 
+    @functools.cached_property
     def numbers(self) -> list[int]:
-        """The rounds whose states are here, whatever the card."""
+        """The rounds whose states were here at the first look, whatever the card."""
         try:
             names = os.listdir(self.folder)  # noqa: PTH208 (paths cost more than the look)
         except FileNotFoundError:
@@ -674,14 +679,18 @@ class _States:
             ) from error
         return remembered if remembered["card"] in {self.card, *self.earlier} else None
 
-    def save(self, number: int, entry: Tree) -> None:
-        write_bytes(self.path(number), *encode_parts({"card": self.card, **entry}, travels=False))
+    def save(self, number: int, entry: Tree, *, made_from: int | None) -> None:
+        """Two states are enough: this round's, and the one that it was made from.
 
-    def keep(self, *numbers: int) -> None:
-        """Two states are enough: this round's, and the one that it was made from."""
-        for number in self.numbers():
-            if number not in numbers:
-                self.path(number).unlink()
+        The one before those is written over: to find room on the disk for another takes longer.
+        It is needed no more, since whoever asks has a checkpoint of the round in between.
+        """
+        spare = sorted(set(self.numbers) - {number, made_from})
+        over = self.path(spare[0]) if spare else None
+        frame = encode_parts({"card": self.card, **entry}, travels=False)
+        self.write(self.path(number), *frame, over=over)
+        for other in spare:
+            self.path(other).unlink(missing_ok=True)
 
 
 def kept_state(folder: Path, round: int) -> RoomState:

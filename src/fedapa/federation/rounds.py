@@ -82,9 +82,11 @@ class Engine(Protocol):
         upload and score of this round do not exist for the server. It may have trained all the
         same; it goes on from its newest state when it is asked next. Each room has at most one
         reply; one that answers another round than this one is rejected, and so is one that cannot
-        be what the room has to say. An engine that got something which is no reply says so. How
-        long to wait for a room is for the engine to say; what cannot be mended (no room will ever
-        answer again) it raises.
+        be what the room has to say. An engine that got something which is no reply says so. One
+        that waits for others meanwhile may tell ``requests.came`` of a reply, where there is such
+        a thing: it is then checked while others work, and is in the answer all the same. How long
+        to wait for a room is for the engine to say; what cannot be mended (no room will ever answer
+        again) it raises.
         """
 
 
@@ -199,9 +201,10 @@ def run(
             present=frozenset(present),
             run=name,
             travels=travels,
+            cards=cards,
         )
         known = cast(acceptance.Accepted, state.get("accepted", {}))
-        heard = _heard(algorithm, engine, plan, round, requests, cards, known)
+        heard = _heard(engine, plan, round, requests, known)
         replies, uploads = heard.replies, heard.uploads
         said += heard.said(last=last)
         if last:
@@ -274,8 +277,11 @@ class _Requests(Mapping[str, Request]):
     """The members that take part; others are only scored."""
     run: str
     travels: bool = True
+    cards: Mapping[str, RoomCard] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     """room → bytes of its download, of those that were made."""
+    seen: dict[str, "_Seen"] = field(default_factory=dict)
+    """room → its reply as it came, checked."""
     newest: list[tuple[dict[str, Value], bytes]] = field(default_factory=list)
     """The download that was made last, by path, and its frame: mostly all rooms get one net."""
 
@@ -298,6 +304,25 @@ class _Requests(Mapping[str, Request]):
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def came(self, room: str, answer: Reply | Rejected) -> "_Seen":
+        """What to make of what a room sent; an engine may ask ahead, while others still work."""
+        known = self.seen.get(room)
+        if known is None or known.answer is not answer:
+            known = self.seen[room] = self._looked_at(room, answer)
+        return known
+
+    def _looked_at(self, room: str, answer: Reply | Rejected) -> "_Seen":
+        card = self.cards[room]
+        try:
+            reply = _checked(answer, card, self.round.number)
+            if not self.trains(room) or reply.upload is None:
+                return _Seen(answer)
+            forms = self.algorithm.uploads(card, self.round)
+            upload = acceptance.take(reply.upload, card, forms)
+            return _Seen(answer, upload, acceptance.sizes_of(upload, forms))
+        except PayloadError as error:
+            return _Seen(answer, rejected=one_line(str(error)[:_LONGEST_REASON]))
 
     def trains(self, room: str) -> bool:
         """Whether a room is asked to train."""
@@ -326,6 +351,18 @@ class _Requests(Mapping[str, Request]):
     @functools.cached_property
     def _members(self) -> frozenset[str]:
         return frozenset(self.members)
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What a room sent, looked at for itself."""
+
+    answer: Reply | Rejected
+    upload: Payload | None = None
+    sizes: acceptance.Sizes | None = None
+    """How large the upload is."""
+    rejected: str | None = None
+    """Why nothing of it is used."""
 
 
 def _same_objects(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
@@ -404,7 +441,7 @@ def _with_roster(
 def _has_grown(before: RoomCard, now: RoomCard) -> bool:
     """Whether a room is the one that it was, with more windows to learn from or to test."""
     told = ("windows", "parts", "recordings", "fingerprint", "blind")
-    if replace(before, **{name: getattr(now, name) for name in told}) != now or before == now:
+    if before == now or replace(before, **{name: getattr(now, name) for name in told}) != now:
         return False
     return all(now.parts[part] >= before.parts[part] for part in before.parts) and (
         sum(now.recordings.values()) > sum(before.recordings.values())
@@ -468,12 +505,10 @@ class _Heard:
 
 
 def _heard(
-    algorithm: Algorithm,
     engine: Engine,
     plan: Plan,
     round: Round,
     requests: _Requests,
-    cards: Mapping[str, RoomCard],
     accepted: acceptance.Accepted,
 ) -> _Heard:
     """One exchange, every reply checked; repeated, and then given up, where too few are left.
@@ -483,9 +518,7 @@ def _heard(
     """
     needed = min(plan.network.quorum, len(requests))
     for _ in range(_TRIES):
-        heard = _checked_replies(
-            algorithm, round, requests, cards, accepted, engine.exchange(round, requests)
-        )
+        heard = _checked_replies(requests, accepted, engine.exchange(round, requests))
         if len(heard.replies) >= needed:
             _refuse_to_learn_nothing(round, requests, heard.diverged)
             return heard
@@ -513,10 +546,7 @@ def _refuse_to_learn_nothing(
 
 
 def _checked_replies(
-    algorithm: Algorithm,
-    round: Round,
     requests: _Requests,
-    cards: Mapping[str, RoomCard],
     accepted: acceptance.Accepted,
     answered: Mapping[str, Reply | Rejected],
 ) -> _Heard:
@@ -525,16 +555,13 @@ def _checked_replies(
     sizes: dict[str, acceptance.Sizes] = {}
     rejected: dict[str, str] = {}
     for room in (room for room in requests if room in answered):
-        try:
-            reply = _checked(answered[room], cards[room], round.number)
-            if requests.trains(room) and reply.upload is not None:
-                forms = algorithm.uploads(cards[room], round)
-                uploads[room] = acceptance.take(reply.upload, cards[room], forms)
-                sizes[room] = acceptance.sizes_of(uploads[room], forms)
-        except PayloadError as error:
-            rejected[room] = one_line(str(error)[:_LONGEST_REASON])
-        else:
-            replies[room] = reply
+        seen = requests.came(room, answered[room])
+        if seen.rejected is not None:
+            rejected[room] = seen.rejected
+            continue
+        replies[room] = cast(Reply, seen.answer)
+        if seen.upload is not None and seen.sizes is not None:
+            uploads[room], sizes[room] = seen.upload, seen.sizes
     # Only when all are there it is known what is usual.
     for room, reason in acceptance.implausible(sizes, accepted).items():
         del replies[room], uploads[room], sizes[room]

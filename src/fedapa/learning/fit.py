@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal, Protocol, cast
 
@@ -134,7 +135,9 @@ def fit(
     sums: dict[str, np.floating] = {}
     seen = 0
     quiet = np.errstate(over="ignore", invalid="ignore")  # it is told below
-    with quiet, (key / "dropout and noise").as_torch_default():
+    is_drawn = steps.draws or training.noise > 0 or bool(training.augment)
+    stream = (key / "dropout and noise").as_torch_default() if is_drawn else nullcontext()
+    with quiet, stream:
         for windows, labels in _epochs(room, training, key):
             number = np.float32(len(labels))
             for name, value in steps.step(windows, labels).items():
@@ -166,6 +169,10 @@ class _Steps(Protocol):
     squared_gradient: float
     """‖g‖² of the last step, without weight decay."""
 
+    @property
+    def draws(self) -> bool:
+        """Whether a step may draw from torch's generator; to set its stream takes a while."""
+
     def step(self, windows: Tensor, labels: Tensor) -> Mapping[str, np.floating]:
         """Descend on a batch; the losses before that."""
 
@@ -191,6 +198,7 @@ class _ByAutograd:
 
     is_measured = False
     squared_gradient = 0.0
+    draws = True
 
     def __init__(
         self, model: Model, objective: Objective, training: Training, momentum: NamedArrays

@@ -610,10 +610,11 @@ _multiply_add: Any = intrinsic(_fused)
 
 
 @numba.njit(cache=True)
-def descend(values, slopes, velocity, rate, decay, momentum):
+def descend(values, slopes, velocity, rate, decay, momentum, is_first):
     """One step of SGD in place: v ← momentum · v + (g + decay · w), w ← w − rate · v.
 
-    Without momentum ``velocity`` stays as it is, without decay g is not touched.
+    Without momentum ``velocity`` stays as it is, without decay g is not touched. In a first step
+    the old velocity is none, whatever stands there.
     """
     back = -rate
     for i in range(len(values)):
@@ -621,7 +622,8 @@ def descend(values, slopes, velocity, rate, decay, momentum):
         if decay != 0:
             slope = _multiply_add(values[i], decay, slope)
         if momentum != 0:
-            slope = velocity[i] * momentum + slope
+            if not is_first:
+                slope = velocity[i] * momentum + slope
             velocity[i] = slope
         values[i] = _multiply_add(slope, back, values[i])
 

@@ -15,7 +15,7 @@ from fedapa.errors import DataError
 from fedapa.models import kernels
 from fedapa.models.build import build_model, undrawn
 from fedapa.models.cost import flops
-from fedapa.models.model import Counter, Model, batch_norm_arrays, unset_copy
+from fedapa.models.model import Counter, Model, batch_norm_arrays, embed_each, unset_copy
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 from fedapa.rooms.task import LABEL, Task, blocks_of, places_of
@@ -140,17 +140,17 @@ class Room:
             )
         return self.recipe.normaliser
 
-    @property
+    @functools.cached_property
     def tasks(self) -> tuple[Task, ...]:
         """What is asked of its windows, its label first."""
         return Task(LABEL, self.classes, self.labels), *self.further
 
-    @property
+    @functools.cached_property
     def blocks(self) -> tuple[slice, ...]:
         """Where the classes of each task stand on the class axis of its net."""
         return blocks_of(self.tasks)
 
-    @property
+    @functools.cached_property
     def outputs(self) -> int:
         """The length of that axis: the classes of all tasks."""
         return int(self.blocks[-1].stop)
@@ -160,7 +160,7 @@ class Room:
         """The classes of its windows on that axis: [windows], or [windows, tasks] of several."""
         return places_of(self.tasks)
 
-    @property
+    @functools.cached_property
     def held(self) -> list[int]:
         """The classes that it has train windows of, as places on that axis, sorted."""
         there = np.unique(self.places[self.split.train])
@@ -308,8 +308,9 @@ class Room:
         Labels are as in ``tensors``.
         """
         model.eval()
-        pairs = [(model.embed(windows), labels) for windows, labels in self.inspect(part)]
-        return torch.cat([r for r, _ in pairs]), torch.cat([y for _, y in pairs])
+        pairs = list(self.inspect(part))
+        made = embed_each(model, (windows for windows, _ in pairs))
+        return torch.cat(made), torch.cat([labels for _, labels in pairs])
 
     @torch.no_grad()
     def all_scores(self, counter: Counter, part: Part = "test") -> npt.NDArray[np.floating]:

@@ -8,6 +8,7 @@ tests.
 """
 
 import contextlib
+import functools
 import math
 import tempfile
 from collections import deque
@@ -45,6 +46,7 @@ from fedapa.federation.messages import (
     encode_round,
 )
 from fedapa.federation.participant import Participant, introduce
+from fedapa.files import Write, together, write_bytes
 from fedapa.payload import digest
 from fedapa.rooms.pool import pool_in_turn, pool_rooms
 from fedapa.rooms.room import Room
@@ -71,7 +73,7 @@ class _Served:
         else:
             self._room = {room.name: room for room in rooms}.__getitem__
 
-    def participant(self, room: str) -> Participant:
+    def participant(self, room: str, write: Write = write_bytes) -> Participant:
         return Participant(
             algorithm=self._given.algorithm,
             room=self._room(room),
@@ -80,6 +82,7 @@ class _Served:
             known_as=self._given.cards.get(room, ""),
             travels=False,
             attack=self._given.attack if room in self._given.attackers else None,
+            write=write,
         )
 
 
@@ -167,17 +170,19 @@ class InProcess:
     ) -> dict[str, Reply]:
         """Replies of workers; few requests wait for them at a time, since each has a download."""
         now, replies = encode_round(round), dict[str, Reply]()
-        portions = _handed_out(order, self._workers, self._seconds)
+        portions = deque(_handed_out(order, self._workers, self._seconds))
+        came: Callable[[str, Reply], object] = getattr(requests, "came", _untold)
         begun: deque[tuple[list[str], processes.Job]] = deque()
         while portions or begun:
             while portions and len(begun) < _AHEAD * self._workers:
-                rooms = portions.pop(0)
+                rooms = portions.popleft()
                 begun.append((rooms, pool.submit(_serve, rooms, now, *_asked(requests, rooms))))
             rooms, job = begun.popleft()
             frames = parted(job.result())
             for room in rooms:
                 told, upload = cast(bytes, next(frames)), next(frames)
-                replies[room] = replace(decode_reply(told), upload=upload)
+                replies[room] = decode_reply(told, upload=upload)
+                came(room, replies[room])
         spent = [sum(reply.seconds.values()) for reply in replies.values()]
         self._seconds = sum(spent) / max(1, len(spent))
         return replies
@@ -194,18 +199,42 @@ _WORTH = 0.05
 
 
 def _handed_out(order: Sequence[str], workers: int, seconds: float) -> list[list[str]]:
-    """The rooms in the portions in which workers fetch them; each room takes so many seconds."""
+    """The rooms in the portions in which workers fetch them; each room takes so many seconds.
+
+    Towards the end portions are smaller, so that workers end at nearly the same time.
+    """
     even = -(-len(order) // workers)
-    worth = min(even, int(_WORTH / max(seconds, 1e-6)))
-    size = max(1, len(order) // (workers * _TURNS), worth)
-    return [list(order[first : first + size]) for first in range(0, len(order), size)]
+    worth = max(1, min(even, int(_WORTH / max(seconds, 1e-6))))
+    most = max(worth, len(order) // (workers * _TURNS))
+    portions, first = list[list[str]](), 0
+    while first < len(order):
+        size = min(most, max(worth, (len(order) - first) // (2 * workers)))
+        portions.append(list(order[first : first + size]))
+        first += size
+    return portions
+
+
+def _untold(room: str, reply: Reply) -> None:
+    """For requests that do not want to know of replies as they come."""
 
 
 def _asked(requests: Mapping[str, Request], rooms: Sequence[str]) -> tuple[bytes, bytes]:
     """What some rooms are asked, and their downloads apart: those are whole frames already."""
-    asked = [encode_request(replace(requests[room], download=None)) for room in rooms]
-    downloads = [requests[room].download for room in rooms]
-    return joined(asked), joined(downloads)
+    wanted = [requests[room] for room in rooms]  # each is made when it is taken
+    asked = [_told(replace(request, download=None)) for request in wanted]
+    return joined(asked), joined([request.download for request in wanted])
+
+
+@functools.lru_cache(maxsize=16)
+def _told(request: Request) -> bytes:
+    """A request without its download as a frame; in a round mostly all rooms are asked the same."""
+    return encode_request(request)
+
+
+@functools.lru_cache(maxsize=16)
+def _heard(frame: bytes) -> Request:
+    """The request in such a frame."""
+    return decode_request(frame)
 
 
 @contextlib.contextmanager
@@ -227,12 +256,19 @@ def _start_worker(variables: Mapping[str, str], given: bytes) -> None:
     _SERVED = _Served(decode_handover(given))
 
 
+_MANY = 4
+"""Rooms in a portion from which on a thread syncs their states: for a few it costs more processor
+time than it saves waiting."""
+
+
 def _serve(rooms: list[str], round: bytes, asked: bytes, downloads: bytes) -> bytes:
     if _SERVED is None:
         raise RunError("a worker was asked before it was started")
     now, replies = decode_round(round), list[bytes | None]()
-    for room, frame, download in zip(rooms, parted(asked), parted(downloads), strict=True):
-        request = replace(decode_request(cast(bytes, frame)), download=download)
-        reply = _SERVED.participant(room).exchange(now, request)
-        replies += [encode_reply(replace(reply, upload=None)), reply.upload]
+    # All their states are on disk before any of their replies leaves.
+    with together(ahead=len(rooms) >= _MANY) as write:
+        for room, frame, download in zip(rooms, parted(asked), parted(downloads), strict=True):
+            request = replace(_heard(cast(bytes, frame)), download=download)
+            reply = _SERVED.participant(room, write).exchange(now, request)
+            replies += [encode_reply(reply, whole=False), reply.upload]
     return joined(replies)
