@@ -178,7 +178,10 @@ class InProcess:
             for room in rooms:
                 told, upload = cast(bytes, next(frames)), next(frames)
                 replies[room] = replace(decode_reply(told), upload=upload)
-        spent = [sum(reply.seconds.values()) for reply in replies.values()]
+        spent = [
+            sum(reply.seconds.get(part, 0.0) for part in ("score", "train"))
+            for reply in replies.values()
+        ]
         self._seconds = sum(spent) / max(1, len(spent))
         return replies
 
