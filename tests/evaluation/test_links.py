@@ -92,6 +92,8 @@ def test_runs_tell_what_their_rounds_exchanged(make_store: MakeStore, tmp_path: 
     reproduce([experiment], base, Execution(seeds=1, out=tmp_path, workers=1))
     (setting,) = Results.load(tmp_path / "links" / "results.json").settings
     local, third = (setting.row(name).outcomes[0] for name in names)
+    # Its name has a dot and is a row of its own: to go on, with more seeds for one, is allowed.
+    reproduce([experiment], base, Execution(seeds=2, out=tmp_path, workers=1, resume=True))
     assert bytes_of(third.exchanged) == third.bytes
     assert bytes_of(local.exchanged) == [0, 0, 0]
     assert [sum(spent > 0 for _, _, spent in told.values()) for told in third.exchanged] == [1] * 3

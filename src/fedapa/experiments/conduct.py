@@ -409,9 +409,11 @@ def _refuse_less(
     settings = cases if followed else asked
     lost = [setting.name for setting in earlier.settings if setting.name not in settings]
     rows = [row for setting in earlier.settings for row in setting.rows if row.group != "blind"]
-    # "fedproto.nearest" is another net of case "fedproto".
-    methods = {row.name.partition(".")[0] for row in rows if row.value is None}
-    lost += sorted(methods - cases)
+    methods = {row.name for row in rows if row.value is None}
+    # "fedproto.nearest" is another net of case "fedproto"; "fedapa-ρ=0.33" is a case of its own.
+    lost += sorted(
+        name for name in methods - cases if name.rpartition(".")[0] not in {*cases, *methods}
+    )
     lost += [f"seed {seed}" for seed in earlier.seeds if seed not in seeds]
     for setting in earlier.settings:
         for row in setting.rows:
