@@ -5,6 +5,7 @@ Every docs page becomes a page that links to the others as the Markdown does; a 
 from its results.json. What needs a run's own files (confusion matrices, maps) is left out there.
 """
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -21,6 +22,7 @@ from pages.overview import overview_of
 
 __all__ = ["as_html", "write_html"]
 
+_STUDY = re.compile(r'(href="(?![a-z]+:)(?:[^"#]*/)?)results\.md(#[^"]*)?"')
 _PAGE = re.compile(r'(href="(?![a-z]+:)[^"#]*)\.md(#[^"]*)?"')
 _DRAWN = re.compile(r'(src="(?:overview|when))\.png"')
 _HEADING = re.compile(r"<h([1-6])>(.*?)</h\1>")
@@ -37,7 +39,7 @@ def write_html(docs: Path, out: Path) -> list[Path]:
         report = Report(page.stem)
         report.parts = [as_html(page.read_text())]
         written.append(report.page(target))
-    for image in sorted(docs.rglob("*.png")):
+    for image in sorted([*docs.rglob("*.png"), *docs.rglob("*.svg")]):
         target = out / image.relative_to(docs)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(image, target)
@@ -52,6 +54,7 @@ def write_html(docs: Path, out: Path) -> list[Path]:
 def as_html(text: str) -> str:
     """A page's Markdown as HTML: links lead to the HTML of other pages, headings have anchors."""
     body: str = MarkdownIt("commonmark").enable("table").render(text)
+    body = _STUDY.sub(lambda found: f'{found[1]}index.html{found[2] or ""}"', body)
     body = _PAGE.sub(lambda found: f'{found[1]}.html{found[2] or ""}"', body)
     body = _DRAWN.sub(r'\1.svg"', body)
     return _HEADING.sub(_with_anchor, body)
@@ -65,11 +68,16 @@ def _with_anchor(heading: re.Match[str]) -> str:
 
 
 def _study(path: Path, folder: Path) -> Path:
-    """A committed study as its own page."""
+    """A committed study as its own page; one of another form as its Markdown."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if "format" not in json.loads(path.read_text()):
+        told = path.with_name("results.md")
+        report = Report(path.parent.name)
+        report.parts = [as_html(told.read_text()) if told.is_file() else ""]
+        return report.page(folder / "index.html")
     results = Results.load(path)
     experiment = EXPERIMENTS.get(results.experiment.removesuffix("-tuned"))
     table, figure = (None, None) if experiment is None else (experiment.table, experiment.figure)
-    folder.mkdir(parents=True, exist_ok=True)
     return write_report(
         folder,
         results,

@@ -1,5 +1,6 @@
 """The paper's protocol: what its runs are, one cause at a time, and margins by hand."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,3 +160,11 @@ def test_causes_leave_a_figure_a_table_and_the_train_loss(
     assert shown.tables[0].title == "FedAPA minus Local, one cause at a time"
     assert [row[0] for row in shown.tables[0].rows] == ["as it is, 1 round", "half the windows"]
     assert (tmp_path / "causes" / "answer-0.png").is_file()
+    (unequal,) = [said for said in shown.about if "different windows" in said]
+    assert unequal.endswith("(as it is: 80; half the windows: 40).")  # each once, not three times
+    # A reply that was remembered over a kill has no seconds: the page is written all the same.
+    for times in tmp_path.glob("runs/*/seconds.jsonl"):
+        lines = [json.loads(line) for line in times.read_text().splitlines()]
+        lines[0]["rooms"]["a"] = {}
+        times.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    reproduce([experiment], base, Execution(seeds=1, out=tmp_path, workers=1, resume=True))

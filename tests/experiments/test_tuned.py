@@ -24,7 +24,9 @@ def _base(store: Path) -> Base:
     return Base("smoke", str(store), "random", rounds=1, long_rounds=0, changes=[change])
 
 
-def _choose(folder: Path, base: Base, name: str, seed: int, *, budget: int = 3) -> None:
+def _choose(
+    folder: Path, base: Base, name: str, seed: int, *, budget: int = 3, windows: int = 12
+) -> None:
     """What a search would write: a learning rate that tells algorithm and seed."""
     (case,) = cases_of(name)
     rate = 0.01 * (seed + 1)
@@ -32,7 +34,16 @@ def _choose(folder: Path, base: Base, name: str, seed: int, *, budget: int = 3) 
     text = plan.toml().replace("learning_rate = 0.01", f"learning_rate = {rate}")
     folder.mkdir(exist_ok=True)
     (folder / f"{name}-seed{seed}.toml").write_text(text)
-    told = {"trials": [{}] * budget, "validation_windows": 12, "goal": "accuracy"}
+    settings = {"training.learning_rate": rate}
+    if name == "fedamp":
+        settings["algorithm.proximal"] = plan.algorithm["proximal"]
+    told = {
+        "trials": [{"settings": settings}] * budget,
+        "best": 2,
+        "validation_windows": windows,
+        "goal": "accuracy",
+        "commit": "0123456789abcdef",
+    }
     (folder / f"{name}-seed{seed}.json").write_text(json.dumps(told))
 
 
@@ -56,6 +67,7 @@ def test_each_seed_has_the_settings_that_its_search_chose(
     assert shown.name == "table1-tuned"
     said = " ".join(results.notes)
     assert "same budget, 3 trials for each seed, and 12 validation windows chose" in said
+    assert "Searched at commit 0123456789." in said
     assert "FedAMP, chosen: seed 0: learning_rate = 0.01" in said
     assert "nothing to tune" in said
     assert published("table1-tuned") == published("table1")
@@ -71,9 +83,18 @@ def test_what_cannot_be_compared_is_refused(make_store: MakeStore, tmp_path: Pat
     _choose(folder, base, "fedamp", 0, budget=4)
     with pytest.raises(PlanError, match=r"had 4 trials by accuracy, local-seed0\.toml 3"):
         tuned(TRIAL, base, folder, seeds=1)
+    _choose(folder, base, "fedamp", 0, windows=24)
+    with pytest.raises(PlanError, match=r"24 validation windows, local-seed0\.toml by 12"):
+        tuned(TRIAL, base, folder, seeds=1)
     _choose(folder, base, "fedamp", 0)
     longer = Base("smoke", base.file, "random", rounds=2, long_rounds=0, changes=base.changes)
     with pytest.raises(PlanError, match=r"another run than this \(rounds: 1 → 2"):
         tuned(TRIAL, longer, folder, seeds=1)
+    with pytest.raises(PlanError, match="no row has anything to tune"):
+        tuned(TRIAL.with_methods(["linear"]), base, folder, seeds=1)
+    plan = folder / "fedamp-seed0.toml"
+    plan.write_text(plan.read_text().replace("learning_rate = 0.01", "learning_rate = 0.03"))
+    with pytest.raises(PlanError, match=r"other settings \(learning_rate = 0.03.*nobody tried"):
+        tuned(TRIAL, base, folder, seeds=1)
     with pytest.raises(PlanError, match="fig8a: --tuned is for experiments whose rows are methods"):
         tuned(FIG8A, base, folder, seeds=1)

@@ -27,3 +27,21 @@ def test_a_committed_study_becomes_a_page_with_figures_as_svg(tmp_path: Path) ->
     assert page.name == "index.html"
     assert (tmp_path / "out" / "statistical-convergence.svg").is_file()
     assert "Overall comparison" in page.read_text()
+
+
+def test_a_study_of_another_form_is_its_markdown(tmp_path: Path) -> None:
+    """As that of what leaks; one such study must not keep the others from being drawn."""
+    study = tmp_path / "leaks"
+    study.mkdir()
+    (study / "results.json").write_text('{"attacks": {}}')
+    (study / "results.md").write_text("# What leaks\n")
+    page = html._study(study / "results.json", tmp_path / "out")
+    assert page == tmp_path / "out" / "index.html"
+    assert "What leaks</h1>" in page.read_text()
+
+
+def test_a_link_to_a_study_leads_to_its_page() -> None:
+    page = as_html("[all](wical/table1/results.md#rooms), [here](results.md), [no](my-results.md)")
+    assert 'href="wical/table1/index.html#rooms"' in page
+    assert 'href="index.html"' in page
+    assert 'href="my-results.html"' in page

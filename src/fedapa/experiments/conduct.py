@@ -409,9 +409,11 @@ def _refuse_less(
     settings = cases if followed else asked
     lost = [setting.name for setting in earlier.settings if setting.name not in settings]
     rows = [row for setting in earlier.settings for row in setting.rows if row.group != "blind"]
-    # "fedproto.nearest" is another net of case "fedproto".
-    methods = {row.name.partition(".")[0] for row in rows if row.value is None}
-    lost += sorted(methods - cases)
+    methods = {row.name for row in rows if row.value is None}
+    # "fedproto.nearest" is another net of case "fedproto"; "fedapa-ρ=0.33" is a case of its own.
+    lost += sorted(
+        name for name in methods - cases if name.rpartition(".")[0] not in {*cases, *methods}
+    )
     lost += [f"seed {seed}" for seed in earlier.seeds if seed not in seeds]
     for setting in earlier.settings:
         for row in setting.rows:
@@ -564,9 +566,18 @@ def _unequal(settings: Sequence[Setting], runs: Runs) -> list[str]:
             for title, done in there.items()
         }
         if len(set(numbers.values())) > 1:
-            told = "; ".join(f"{title}: {number}" for title, number in numbers.items())
+            told = "; ".join(f"{name}: {number}" for name, number in _briefly(setting, numbers))
             said.append(f"{setting.title}: the rows have different windows and splits ({told}).")
     return said
+
+
+def _briefly(setting: Setting, numbers: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Numbers by the rows' titles; by their values where several lines have the same at each."""
+    values = {row.title: str(row.value) for row in setting.rows if row.title in numbers}
+    by_value = {(values[title], number) for title, number in numbers.items()}
+    if len(setting.lines) < 2 or len(by_value) > len(set(values.values())):
+        return list(numbers.items())
+    return list(dict.fromkeys((values[title], number) for title, number in numbers.items()))
 
 
 def _who_learns_unlabelled(plans: Collection[Plan], settings: Sequence[Setting]) -> list[str]:

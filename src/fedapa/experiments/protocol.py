@@ -110,7 +110,10 @@ CAUSES = Experiment(
     parameter="what is changed",
     notes=(
         "The first value is the protocol as it is; in each other one thing is changed. Many takes: "
-        "ten recordings of 6 s of every count in place of one of 60 s, one window of each.",
+        "ten recordings of 6 s of every count in place of one of 60 s, one window of each. Split "
+        "blocked: where windows stand apart (data.stride above the window) nothing need be left "
+        "out as a gap, and most test windows still have the next window of their recording in "
+        "train; then only many takes tell what windows of the same recording are worth.",
     ),
     fixed=True,
     reference=f"{_short(AS_IT_IS)}-{REFERENCE}",
@@ -122,8 +125,8 @@ CAUSES = Experiment(
 Expected shape: one figure with a line for each cause (nets by size, split, amount of windows, many
 takes, learning rate, initial weights, length of windows) and for the rounds: FedAPA minus Local,
 and self-prototypes minus Local, which is how much of that the losses account for without any
-exchange; the train loss beside. A margin that a blocked split or many takes removes came from
-neighbours.
+exchange; the train loss beside. A margin that many takes remove came from windows of the same
+recording; a blocked split tells that only where windows stand end to end (``data.stride = 125``).
 """
 
 OF_THE_PROTOCOL = (PROTOCOL, CAUSES)

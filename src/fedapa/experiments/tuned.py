@@ -32,6 +32,8 @@ class _Choice:
     windows: int
     """Of validation, behind every trial."""
     goal: str
+    commit: str
+    """Of the code that searched; nothing where it is not told."""
     place: Path
 
 
@@ -58,6 +60,11 @@ def tuned(experiment: Experiment, base: Base, folder: Path, *, seeds: int) -> Ex
         if case not in fixed
     }
     every = [choice for by_seed in chosen.values() for choice in by_seed.values()]
+    if not every:
+        raise PlanError(
+            f"{experiment.name}: --tuned, and no row has anything to tune; choose others with "
+            "--method, or leave --tuned out"
+        )
     _check_budgets(every)
     for nets in experiment.settings:
         for case in usual:
@@ -95,15 +102,21 @@ def _choice(folder: Path, name: str, seed: int) -> _Choice:
     try:
         told = json.loads(trials.read_text())
         budget, windows = len(told["trials"]), int(told["validation_windows"])
-        goal = str(told["goal"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        goal, commit = str(told["goal"]), str(told.get("commit", ""))
+        best = told["trials"][int(told["best"]) - 1]["settings"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise PlanError(f"{trials}: holds no trials ({error}); tune again") from error
     document = plan.document()
     settings = {}
     for key in tunables_of(find(name), plan.rounds):
         section, _, setting = key.partition(".")
         settings[key] = document[section][setting]
-    return _Choice(plan, settings, budget, windows, goal, file)
+    if settings != best:
+        raise PlanError(
+            f"{file}: has other settings ({in_words(settings)}) than the trial that was best "
+            f"({in_words(best)}); nobody tried those: tune again with --resume"
+        )
+    return _Choice(plan, settings, budget, windows, goal, commit, file)
 
 
 def _check_budgets(choices: Sequence[_Choice]) -> None:
@@ -115,6 +128,15 @@ def _check_budgets(choices: Sequence[_Choice]) -> None:
                 f"{choice.place}: had {choice.budget} trials by {choice.goal}, "
                 f"{first.place.name} {first.budget} by {first.goal}; a comparison needs the same "
                 "for all ('fedapa tune --resume --budget' goes on)"
+            )
+    first_of: dict[int, _Choice] = {}
+    for choice in choices:
+        first = first_of.setdefault(choice.plan.seed, choice)
+        if choice.windows != first.windows:
+            raise PlanError(
+                f"{choice.place}: was judged by {choice.windows} validation windows, "
+                f"{first.place.name} by {first.windows}; a comparison needs the same for all "
+                "('fedapa tune --validation')"
             )
 
 
@@ -144,7 +166,7 @@ def _notes(
     said = [
         f"Tuned: every method had the same budget, {choices[0].budget} trials for each seed, and "
         f"{span} validation windows chose among them by {choices[0].goal}; no test window was "
-        "looked at. The first trial is the preset's settings."
+        f"looked at. The first trial is the preset's settings.{_searched_at(choices)}"
     ]
     for case in cases:
         told = [
@@ -157,3 +179,8 @@ def _notes(
         titles = " and ".join(case.title for case in fixed)
         said.append(f"{titles}: nothing to tune, since they fit once.")
     return said
+
+
+def _searched_at(choices: Sequence[_Choice]) -> str:
+    commits = sorted({choice.commit[:10] for choice in choices} - {""})
+    return f" Searched at commit {', '.join(commits)}." if commits else ""

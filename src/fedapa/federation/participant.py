@@ -192,7 +192,7 @@ class Participant:
             # What came spoils the net. It goes on with its own, as if nothing had come.
             memory, diverged = before, f"with what it received {self._apart(error)}"
             judged = self._judged_now(memory.served, round, passes)
-        served, scored = memory.served, time.perf_counter()
+        served, scored, busy = memory.served, time.perf_counter(), time.thread_time()
         upload: Payload | None = None
         report: Mapping[str, float] = {}
         withheld = ""
@@ -208,7 +208,11 @@ class Participant:
                 memory = replace(memory, state=state, trained=trained)
                 if self.algorithm.privacy.is_on:
                     upload, report, withheld = self._released(state, upload, round)
-        seconds = {"score": scored - began, "train": time.perf_counter() - scored}
+        seconds = {
+            "score": scored - began,
+            "train": time.perf_counter() - scored,
+            "train_processor": time.thread_time() - busy,  # whoever else used the machine
+        }
         try:
             reply = Reply(
                 round=round.number,

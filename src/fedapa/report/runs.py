@@ -172,7 +172,8 @@ def _rows(
                 alternative=alternative,
             )
             if exchanged:
-                moved = exchanged_of(run.records, read_times(run.folder))
+                alone = find(run.plan.algorithm["name"]).travels == "nothing"
+                moved = exchanged_of(run.records, read_times(run.folder), alone=alone)
                 outcome = replace(outcome, exchanged=moved)
             outcomes.setdefault(alternative, []).append(outcome)
     return [

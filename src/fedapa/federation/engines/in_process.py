@@ -183,7 +183,10 @@ class InProcess:
                 told, upload = cast(bytes, next(frames)), next(frames)
                 replies[room] = decode_reply(told, upload=upload)
                 came(room, replies[room])
-        spent = [sum(reply.seconds.values()) for reply in replies.values()]
+        spent = [
+            sum(reply.seconds.get(part, 0.0) for part in ("score", "train"))
+            for reply in replies.values()
+        ]
         self._seconds = sum(spent) / max(1, len(spent))
         return replies
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from fedapa.evaluation.links import LINKS, Link, seconds_of
+from fedapa.evaluation.links import LINKS, Link, bytes_of, seconds_of
 from fedapa.evaluation.results import Outcome, Row, Setting, running_mean
 from fedapa.report.captions import caption
 from fedapa.report.figures.curves import ACCURACY
@@ -27,7 +27,7 @@ def links_figure(setting: Setting, links: Sequence[Link] = LINKS) -> Figure:
     """A panel for bytes and one for each link; a line for each row, mean over seeds."""
     rows = [row for row in setting.deployed if any(one.exchanged for one in row.outcomes)]
     panels: dict[str, Callable[[Outcome], Sequence[float]]] = {
-        "MB of all rooms": lambda outcome: [moved / 1e6 for moved in outcome.bytes]
+        "MB of all rooms": lambda outcome: [moved / 1e6 for moved in bytes_of(outcome.exchanged)]
     }
     for link in links:
         panels[f"seconds on {link.name}"] = _time_on(link)

@@ -1,12 +1,13 @@
 """Bytes and seconds that rows need to reach an accuracy, on network links of some speed."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from fedapa.evaluation.links import LINKS, Link, training_of, until
+from fedapa.evaluation.links import LINKS, Link, bytes_of, seconds_of, training_of, until
 from fedapa.evaluation.record import LAST
-from fedapa.evaluation.results import Row, Setting, reached, target_accuracies
+from fedapa.evaluation.results import Row, Setting, target_accuracies
 from fedapa.report.captions import caption
 from fedapa.report.tables.table import Table
 
@@ -23,23 +24,13 @@ def asked_accuracies(setting: Setting) -> list[float]:
     common = [
         wanted
         for wanted in target_accuracies(setting)
-        if 2 * sum(_rounds(row, wanted) is not None for row in rows) >= len(rows)
+        if 2 * sum(until(row, wanted, bytes_of) is not None for row in rows) >= len(rows)
     ]
     return common[-_MOST:]
 
 
 def _shown(setting: Setting) -> list[Row]:
     return [row for row in setting.deployed if any(one.exchanged for one in row.outcomes)]
-
-
-def _rounds(row: Row, accuracy: float) -> tuple[float, float] | None:
-    """Rounds and bytes of all rooms until a row is that good, mean over seeds."""
-    there = [reached(outcome, accuracy) for outcome in row.outcomes]
-    known = [found for found in there if found is not None]
-    if len(known) < len(there):
-        return None
-    rounds, moved = np.asarray(known, np.float64).mean(axis=0)
-    return float(rounds), float(moved)
 
 
 def links_table(setting: Setting, links: Sequence[Link] = LINKS) -> Table:
@@ -49,10 +40,10 @@ def links_table(setting: Setting, links: Sequence[Link] = LINKS) -> Table:
     for row in _shown(setting):
         cells = [row.title, *_of_a_round(row)]
         for accuracy in wanted:
-            there = _rounds(row, accuracy)
-            cells.append(_NONE if there is None else f"{there[1] / 1e6:,.2f}")
+            moved = until(row, accuracy, bytes_of)
+            cells.append(_NONE if moved is None else f"{np.mean(moved) / 1e6:,.2f}")
             for link in links:
-                seconds = until(row, accuracy, link)
+                seconds = until(row, accuracy, partial(seconds_of, link=link))
                 cells.append(_NONE if seconds is None else seconds_text(float(np.mean(seconds))))
         rows.append(cells)
     under = ["MB", *(link.name for link in links)]
@@ -81,9 +72,11 @@ def links_table(setting: Setting, links: Sequence[Link] = LINKS) -> Table:
 
 def _of_a_round(row: Row) -> tuple[str, str]:
     rounds = [told for one in row.outcomes for told in one.exchanged]
-    kilobytes = [(own[0] + own[1]) / 1000 for told in rounds for own in told.values()]
+    # An answer to who sat out is for the next round, in which it takes part.
+    trained = sum(own[2] > 0 for told in rounds for own in told.values())
+    kilobytes = bytes_of(rounds)[-1] / 1000 / max(1, trained)
     slowest = [max(training_of(one.exchanged).values()) for one in row.outcomes if one.exchanged]
-    return f"{np.mean(kilobytes):,.1f}", f"{np.mean(slowest):.2f}"
+    return f"{kilobytes:,.1f}", f"{np.mean(slowest):.2f}"
 
 
 def links_text(links: Sequence[Link] = LINKS) -> str:
@@ -94,8 +87,10 @@ def links_text(links: Sequence[Link] = LINKS) -> str:
         for link in links
     )
     return (
-        "A round takes as long as its slowest room: download, training, upload and two delays. "
-        "Seconds of training are those that the run's machine took, the median of a room's rounds. "
+        "A round takes as long as its slowest room trains and sends, and then as long as its "
+        "slowest answer travels; a room that sends nothing waits for no link. "
+        "Seconds of training are processor time of one core of the run's machine, the median of a "
+        "room's rounds. "
         "Network links as assumed: "
         f"{told}"
     )

@@ -32,12 +32,14 @@ def until_it_counts(setting: Setting, runs: Runs, *, parameter: str) -> Table | 
     After the first round whose mean accuracy over rooms is within one point of the mean of the
     last five. Rows that follow no rounds are left out.
     """
+    if not any(run.plan.joins for run in runs.values()):
+        return None
     rows = []
     for row in setting.ordered:
         own = [run for key, run in runs.items() if key[:2] == (setting.name, row.name)]
         if own and row.value is not None and row.outcomes[0].scored is None:
             rows.append(_row(row, own))
-    if not any(run.plan.joins for run in runs.values()) or not rows:
+    if not rows:
         return None
     return Table(
         title=f"{setting.title}, how soon a new room counts",
@@ -128,7 +130,17 @@ def _row(row: Row, runs: Sequence[Run]) -> list[str]:
 
 
 def _trained(run: Run, rounds: int) -> float:
-    """Seconds that a room trained in the first rounds, mean over rooms."""
-    times = read_times(run.folder)[:rounds]
-    spent = [room["train"] for exchange in times for room in exchange["rooms"].values()]
-    return float(np.sum(spent)) / max(1, len(run.data["rooms"]))
+    """Seconds that a room trained in the first rounds, mean over rooms.
+
+    An interrupted round whose reply was remembered has none: it counts as the room's others.
+    """
+    told: dict[str, list[float | None]] = {}
+    for exchange in read_times(run.folder)[:rounds]:
+        for room, spent in exchange["rooms"].items():
+            told.setdefault(room, []).append(spent.get("train"))
+    each = [
+        len(every) * float(np.mean(known))
+        for every in told.values()
+        if (known := [spent for spent in every if spent is not None])
+    ]
+    return float(np.sum(each)) / max(1, len(run.data["rooms"]))
