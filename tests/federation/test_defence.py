@@ -78,6 +78,20 @@ def test_exchanged_prototypes_are_named_and_replaced_by_the_middle() -> None:
     assert made.trust == {**dict.fromkeys("abcd", 1.0), "liar": 0.0}
 
 
+def test_what_is_scaled_points_where_the_others_point_and_is_replaced_all_the_same() -> None:
+    """In the first round nobody knows where weights began: ten times as large is cosine 1."""
+    honest = {"a": [1.0, 1.0], "b": [1.1, 0.9], "c": [0.9, 1.1], "d": [1.05, 1.0], "e": [1.0, 0.9]}
+    uploads = of_weights({**honest, "liar": [10.0, 10.0]})
+    made = defend(GUARD, uploads, nets(uploads), {})
+    assert list(made.suspects) == ["liar"]
+    assert "times the usual distance" in made.suspects["liar"]
+    assert made.uploads["liar"]["weights"]["bias"] == pytest.approx([1.01, 0.98])  # type: ignore[index,call-overload]
+    sets = of_prototypes(
+        {room: [[5 * x, y], [5 * x, -y]] for room, (x, y) in {**honest, "liar": (9.0, 9.0)}.items()}
+    )
+    assert list(defend(GUARD, sets, nets(sets), {}).suspects) == ["liar"]
+
+
 def test_a_reputation_is_lost_and_comes_back() -> None:
     """β = 0.5: lies in two rounds give 0.5 and 0.25. Honest again: 0.625, which is believed, and
     counts as much; in a round before that 0.5 · 0.25 + 0.5 = 0.625 would be 0."""

@@ -7,7 +7,7 @@ nearer to the *middle*, the median of all rooms in every coordinate:
 
 1. ``cosine``: a room whose upload points elsewhere than the middle, by more than the usual spread,
    is replaced by the mean of the others (Muñoz-González et al., arXiv 1909.05125, 2019: cosines
-   with the aggregate, limits from their median).
+   with the aggregate, limits from their median). So is one that is much further off than usual.
 2. ``reputation``: over rounds; a room that was replaced often counts less, also when it is not
    (the same: a posterior of honest rounds; here an exponential mean).
 3. ``clip``: nobody is further from the middle than so many times the usual distance (Karimireddy et
@@ -56,6 +56,9 @@ _BELIEVED = 0.5
 """The reputation below which a room is replaced, whatever it sends."""
 _SHARE_LEFT = 0.5
 """Of its way from the middle: who is clipped to less is named."""
+_FAR = 8.0
+"""Times the usual distance from the middle: who is further is replaced where cosines are asked. A
+scaled upload points where the others point, and clipped it would still be merged."""
 _MEDIAN = 0.5
 _UNUSUAL = 5.0
 """How many times the median a number may be, or its median it: of windows, or a temperature."""
@@ -190,6 +193,13 @@ def _judge(
                     f"its {what} point elsewhere: cosine {scores[place]:.2f} with the middle of "
                     f"all rooms, usual is {usual:.2f}, believed from {limit:.2f}"
                 )
+        for room, times in _distances(part).items():
+            if times > _FAR:
+                bad.add(room)
+                told[room].reasons.append(
+                    f"its {part.what} are far from the middle of all rooms: {times:.0f} times the "
+                    f"usual distance, believed up to {_FAR:g}"
+                )
     for room, about in told.items():
         about.trust = float(room not in bad)
         if how.reputation:
@@ -203,6 +213,18 @@ def _judge(
                     f"{_BELIEVED:g}"
                 )
             about.trust *= known if known >= _BELIEVED else 0.0
+
+
+def _distances(part: "_Weights | _Sets") -> dict[str, float]:
+    """By room: its distance from the middle, in usual ones; the mean over what is compared."""
+    found: dict[str, list[float]] = {}
+    for rooms, values, _ in part.coordinates():
+        distance = norms(values - middle(values))
+        usual = float(np.median(distance))
+        if usual > 0:  # where most agree to the last bit, everybody else would be far
+            for room, own in zip(rooms, distance.tolist(), strict=True):
+                found.setdefault(room, []).append(own / usual)
+    return {room: float(np.mean(times)) for room, times in found.items()}
 
 
 # ---- what is merged -----------------------------------------------------------------------------
@@ -291,6 +313,7 @@ _Compared: TypeAlias = tuple[Sequence[str], Floats, Callable[[Floats], None]]
 class _Weights:
     """Arrays that the same rooms have, all of them one vector: one distance is that of the net."""
 
+    what: ClassVar[str] = "weights"
     name: str
     rooms: Sequence[str]
     paths: Sequence[str]
@@ -376,6 +399,7 @@ def _weights(found: _Found, nets: Mapping[str, str], ended: Tree) -> Iterator[_W
 class _Sets:
     """The prototypes of rooms, whatever their nets: they are mixed all the same."""
 
+    what: ClassVar[str] = "prototypes"
     rooms: Sequence[str]
     found: _Found
 
