@@ -339,3 +339,14 @@ def _check_presence(told: Reply) -> None:
 def test_any_bytes_are_a_message_or_one_error(kind: str, content: bytes) -> None:
     with pytest.raises(PayloadError):
         READERS[kind](content)
+
+
+def test_a_name_of_pages_is_refused_in_a_sentence() -> None:
+    """What a stranger sends stands in logs: not all of it."""
+    tree = dict(decode(FRAMES["data card"]))
+    facts = json.loads(str(tree["facts"]))
+    tree["facts"] = json.dumps({**facts, "name": "x" * 50_000})
+    with pytest.raises(PayloadError) as refused:
+        messages.decode_data_card(encode(tree))
+    assert "use 1 to 64 letters" in str(refused.value)
+    assert len(str(refused.value)) < 500
