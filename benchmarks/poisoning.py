@@ -42,7 +42,8 @@ def measure(seeds: int = 3, out: str | None = None, rooms: int | None = None) ->
 
 def bars(results: Results) -> dict[str, float]:
     """The worst of all methods, numbers of rooms and attacks."""
-    still, attacked = [], []
+    still: list[float] = []
+    attacked: list[float] = []
     for setting in results.settings:
         for one in losses(setting):
             points = 100 * float(np.mean(one.defended or [math.nan]))
