@@ -15,8 +15,7 @@ INPUTS = {"runs": 150, "http": 200, "mqtt": 150}
 @pytest.mark.parametrize("kind", [kind for kind in MODULES if kind != "captures"])
 def test_mutated_inputs_are_read_or_refused(kind: str, tmp_path: Path) -> None:
     outcome = run(kind, INPUTS.get(kind, 300), folder=tmp_path)
-    # Nearly any change of a request makes it another path or another token.
-    assert outcome.counts["read"] > (0 if kind == "http" else 5)
+    assert outcome.counts["read"] > (20 if kind == "http" else 5)
     assert outcome.counts["refused"] > 5 or kind == "mqtt"
 
 

@@ -16,6 +16,7 @@ from fedapa.experiments.overheard import (
     Overheard,
     Place,
     Told,
+    _typicality,
     by_day,
     candidates_of,
     identity,
@@ -131,14 +132,33 @@ def test_with_the_model_file_a_prototype_tells_every_member() -> None:
     run = heard("fedapa")
     told = membership(run)
     assert auc_of(told, "model file · regression") == pytest.approx(1.0)
-    assert {name.partition(" · ")[0] for name in told.scores} == {"server", "model file"}
+    assert {name.partition(" · ")[0] for name in told.scores} == {"server", "model file", "nobody"}
     assert run.sent == 1.0
 
 
 def test_a_net_that_memorises_is_found_out_by_its_weights() -> None:
     told = membership(heard("fedavg", epochs=40, random=True))
     assert auc_of(told, "server · loss") > 0.9
-    assert set(told.scores) == {"server · loss", "server · calibrated loss", "room · loss"}
+    assert set(told.scores) == {
+        *("server · loss", "server · calibrated loss", "room · loss"),
+        "nobody · typicality",
+    }
+
+
+def test_what_is_found_without_a_message_is_told_beside_the_attacks() -> None:
+    """Where who is used is drawn it is a guess; where unused ones are later, and later ones other,
+    it is not, though nobody has seen a message."""
+    assert 0.3 < auc_of(membership(heard("fedapa")), "nobody · typicality") < 0.7
+    own = place(0, takes=12)
+    unused = np.concatenate([own.room.split.test, own.room.split.validation])
+    windows = np.array(own.room.windows)
+    windows[unused] += 5
+    candidates = candidates_of(Place(replace(own.room, windows=windows), own.origins))
+    scores = _typicality(replace(own.room, windows=windows), candidates)
+    strata = [f"{each.label} {each.day}" for each in candidates]
+    members = [each.member for each in candidates]
+    told = Matched.of(scores, members, strata, ["a room"] * len(members))
+    assert measured(told, Key(0))["auc"].value > 0.9
 
 
 def test_a_room_of_fedproto_sees_the_mean_alone() -> None:

@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.poisoning import bars
+from fedapa.cli import experiments
+from fedapa.cli.experiments import base_of
 from fedapa.errors import PlanError
 from fedapa.evaluation.results import Row, Setting
 from fedapa.experiments.poisoning import BASE, POISONING, losses, poisoning
@@ -21,8 +24,13 @@ def test_every_attack_is_run_with_and_without_a_defence_and_the_bars_are_a_part_
             assert f"fedjoin-{rooms}-{kind}-30" in cases
             assert {f"fedjoin-{rooms}-{kind}-30-guard", f"fedavg-{rooms}-{kind}-30-trimmed"} <= bars
         for share in (10, 20, 30, 40):
+            for name in ("fedjoin-10", "fedjoin-30", "fedavg-10"):
+                assert f"{name}-{kind}-{share}" in cases
             change = cases[f"fedjoin-10-{kind}-{share}-guard"].change
             assert change["attack"] == {"kind": kind, "share": share / 100}
+            assert f"fedjoin-30-{kind}-{share}-guard" in cases
+            assert f"fedavg-10-{kind}-{share}-trimmed" in cases
+    assert not any("fedavg" in name and "guard" in name for name in bars), "FedAvg is trimmed there"
     plan = Plan.of(BASE.plan.document(), cases["fedavg-30-random-30-guard"].change)
     assert (plan.data.partition_rooms, plan.data.train_recordings) == (30, 1)
     assert plan.defence is not None
@@ -36,6 +44,38 @@ def test_one_number_of_rooms_can_be_asked_for_and_attacks_cannot() -> None:
     assert {name.split("-")[1] for name in (case.name for case in POISONING.cases(only))} == {"4"}
     with pytest.raises(PlanError, match="decides attack and defence itself"):
         POISONING.cases(Plan.of(BASE.plan.document(), {"defence": "guard"}))
+
+
+def test_the_command_does_what_the_benchmark_measures() -> None:
+    """The defaults of the command are written out there, to answer --help at once."""
+    assert experiments._USUAL_ROUNDS["poisoning"] == BASE.rounds
+    changed = base_of(
+        "quick", "simulated", None, 12, 0, list(experiments._USUAL_CHANGES["poisoning"])
+    )
+    assert changed.plan == BASE.plan
+
+
+def test_the_bars_are_two_numbers_and_the_worst(capsys: pytest.CaptureFixture[str]) -> None:
+    rounds = made.setting().rounds
+
+    def row(line: str, share: float, accuracy: float) -> Row:
+        own = made.row(line, line, {rounds: accuracy})
+        return replace(own, name=f"{line}@{share:g}", group=line, value=share)
+
+    def setting(attacked: float) -> Setting:
+        rows = [
+            *(row("nobody", share, 0.6) for share in (0.0, 30.0)),
+            row("nobody, guard", 0.0, 0.594),
+            row("random, guard", 30.0, attacked),
+            row("scaled, guard", 30.0, 0.61),
+        ]
+        return replace(made.setting(), rows=rows, horizons=[rounds])
+
+    both = replace(made.results(), settings=[setting(0.59), setting(0.575)])
+    assert bars(both) == {"loss_at_30": 2.5, "loss_unattacked": 0.6}
+    assert "random 30 %, guard: +2.50" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="nothing was measured with random"):
+        bars(replace(both, settings=[setting(float("nan"))]))
 
 
 def test_losses_by_hand() -> None:

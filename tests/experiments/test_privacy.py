@@ -1,7 +1,14 @@
 """``fedapa reproduce privacy``: every case is a plan, and without noise it is the plain one."""
 
+from pathlib import Path
+
+import pytest
+
+from fedapa.experiments import conduct
 from fedapa.experiments.experiment import CHOSEN, Base
 from fedapa.experiments.privacy import PRIVACY
+from fedapa.federation.plan import Plan
+from fedapa.federation.run import Run
 
 
 def test_every_case_is_a_plan_and_no_noise_is_one_run_for_both_units() -> None:
@@ -23,3 +30,31 @@ def test_lines_are_methods_by_what_is_protected_with_local_across() -> None:
         f"{method}, {unit}" for method in ("FedAPA", "FedProto") for unit in ("window", "recording")
     }
     assert [case.name for case in cases if case.value is None] == ["local"]
+
+
+@pytest.mark.parametrize("rounds", [1, 4, 7, 9, 12, 14, 29, 30])
+def test_a_room_sends_five_times_at_most_whatever_the_rounds(rounds: int) -> None:
+    base = Base(preset="quick", rounds=rounds)
+    (case,) = (case for case in PRIVACY.cases(base.plan) if case.name == "fedapa-window-1")
+    planned = PRIVACY.plan(base, CHOSEN, case, 0).privacy.planned(rounds)
+    assert planned is not None
+    assert min(rounds, 3) <= planned <= 5
+    assert any("5 times at most" in note for note in PRIVACY.notes)
+
+
+def test_a_longer_run_with_noise_does_not_begin_with_a_spent_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Run, "can_go_on", lambda folder: True)
+    for noised in ({}, {"privacy": {"epsilon": 3.0, "releases": 2}}):
+        short, long = (
+            Plan.of(Base(preset="smoke").plan.document(), noised, {"rounds": rounds})
+            for rounds in (2, 4)
+        )
+        done = tmp_path / conduct.folder_name(short)
+        done.mkdir()
+        (done / "plan.toml").write_text(short.toml())
+        (done / "summary.json").write_text("{}")
+        folder = tmp_path / conduct.folder_name(long)
+        conduct._begin_with_shorter(folder, long)
+        assert folder.exists() != long.privacy.is_on

@@ -78,6 +78,20 @@ def test_exchanged_prototypes_are_named_and_replaced_by_the_middle() -> None:
     assert made.trust == {**dict.fromkeys("abcd", 1.0), "liar": 0.0}
 
 
+def test_what_is_scaled_points_where_the_others_point_and_is_replaced_all_the_same() -> None:
+    """In the first round nobody knows where weights began: ten times as large is cosine 1."""
+    honest = {"a": [1.0, 1.0], "b": [1.1, 0.9], "c": [0.9, 1.1], "d": [1.05, 1.0], "e": [1.0, 0.9]}
+    uploads = of_weights({**honest, "liar": [10.0, 10.0]})
+    made = defend(GUARD, uploads, nets(uploads), {})
+    assert list(made.suspects) == ["liar"]
+    assert "times the usual distance" in made.suspects["liar"]
+    assert made.uploads["liar"]["weights"]["bias"] == pytest.approx([1.01, 0.98])  # type: ignore[index,call-overload]
+    sets = of_prototypes(
+        {room: [[5 * x, y], [5 * x, -y]] for room, (x, y) in {**honest, "liar": (9.0, 9.0)}.items()}
+    )
+    assert list(defend(GUARD, sets, nets(sets), {}).suspects) == ["liar"]
+
+
 def test_a_reputation_is_lost_and_comes_back() -> None:
     """β = 0.5: lies in two rounds give 0.5 and 0.25. Honest again: 0.625, which is believed, and
     counts as much; in a round before that 0.5 · 0.25 + 0.5 = 0.625 would be 0."""
@@ -114,6 +128,65 @@ def test_nets_of_one_name_and_other_shapes_are_not_compared() -> None:
     made = defend(Defence(rule="median"), uploads, nets(uploads), {})
     assert made.uploads["c"]["weights"]["bias"].tolist() == [2.0]  # type: ignore[index,call-overload,union-attr]
     assert made.uploads["d"]["weights"]["bias"].tolist() == [5.0, 5.0]  # type: ignore[index,call-overload,union-attr]
+
+
+def test_liars_do_not_escape_by_an_array_more_than_others_have() -> None:
+    """Three of eight have an array that nobody else has: the others are averaged with the rest."""
+    uploads = of_weights(
+        {**{room: [1.0, 1.0] for room in "abcde"}, **{room: [-9.0, 3.0] for room in "xyz"}}
+    )
+    for room in "xyz":
+        uploads[room]["weights"]["more"] = np.zeros(2, np.float32)  # type: ignore[index,call-overload]
+    made = defend(GUARD, uploads, nets(uploads), {})
+    assert sorted(made.suspects) == ["x", "y", "z"]
+    for room in "xyz":
+        assert made.uploads[room]["weights"]["bias"].tolist() == [1.0, 1.0]  # type: ignore[index,call-overload,union-attr]
+        assert made.uploads[room]["weights"]["more"].tolist() == [0.0, 0.0]  # type: ignore[index,call-overload,union-attr]
+
+
+@pytest.mark.parametrize("liars", ["x", "xyz"])
+def test_liars_do_not_escape_by_a_net_of_their_own(liars: str) -> None:
+    """Prototypes are mixed whatever the nets, so they are compared whatever the nets."""
+    honest = [[5.0, 1.0], [5.0, -1.0]]
+    uploads = of_prototypes(
+        {**dict.fromkeys("abcde", honest), **dict.fromkeys(liars, honest[::-1])}
+    )
+    named = {**nets(uploads), **dict.fromkeys(liars, "a net of his own")}
+    made = defend(GUARD, uploads, named, {})
+    assert sorted(made.suspects) == sorted(liars)
+    for room in liars:
+        assert made.uploads[room]["prototypes"].tolist() == honest  # type: ignore[union-attr]
+
+
+def test_a_room_without_a_set_does_not_switch_the_defence_of_sets_off() -> None:
+    honest = [[5.0, 1.0], [5.0, -1.0]]
+    uploads = of_prototypes({**dict.fromkeys("abcd", honest), "liar": honest[::-1]})
+    uploads["silent"] = {"windows": 10}
+    made = defend(GUARD, uploads, nets(uploads), {})
+    assert list(made.suspects) == ["liar"]
+    assert made.uploads["silent"] == {"windows": 10}
+
+
+def test_a_room_counts_no_more_than_five_times_as_much_as_usual() -> None:
+    """Near enough to be trusted, and ten thousand times the windows: it would be the mean."""
+    uploads = of_weights({"a": [1.0], "b": [1.1], "c": [1.2], "d": [1.3]})
+    uploads["d"] = {**uploads["d"], "windows": 100_000}
+    made = defend(GUARD, uploads, nets(uploads), {})
+    assert [made.uploads[room]["windows"] for room in "abcd"] == [10, 10, 10, 50]
+    sets = of_prototypes({room: [[5.0, 1.0], [5.0, -1.0]] for room in "abcd"})
+    for room, own in {"a": [4, 0], "b": [4, 9], "c": [4, 9], "d": [900, 900]}.items():
+        sets[room]["counts"] = np.array(own)  # type: ignore[index]
+    made = defend(GUARD, sets, nets(sets), {})
+    assert made.uploads["a"]["counts"].tolist() == [4, 0]  # type: ignore[union-attr]
+    assert made.uploads["d"]["counts"].tolist() == [20, 45]  # type: ignore[union-attr]
+
+
+def test_a_temperature_is_near_that_of_the_others() -> None:
+    uploads = of_weights({room: [1.0] for room in "abcd"})
+    for room, own in {"a": 1.0, "b": 1.0, "c": 1e300, "d": 1e-300}.items():
+        uploads[room] = {**uploads[room], "temperature": own}
+    made = defend(GUARD, uploads, nets(uploads), {})
+    assert [made.uploads[room]["temperature"] for room in "abcd"] == [1.0, 1.0, 5.0, 0.2]
 
 
 def test_the_order_of_rooms_does_not_matter_and_memory_survives_the_codec() -> None:

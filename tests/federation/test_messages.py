@@ -348,3 +348,14 @@ def test_a_reply_may_stand_without_its_seconds_and_beside_its_upload() -> None:
     again = messages.decode_reply(frame, upload=REPLY.upload)
     assert again.upload == REPLY.upload
     assert messages.encode_reply(again) == messages.encode_reply(replace(REPLY, seconds={}))
+
+
+def test_a_name_of_pages_is_refused_in_a_sentence() -> None:
+    """What a stranger sends stands in logs: not all of it."""
+    tree = dict(decode(FRAMES["data card"]))
+    facts = json.loads(str(tree["facts"]))
+    tree["facts"] = json.dumps({**facts, "name": "x" * 50_000})
+    with pytest.raises(PayloadError) as refused:
+        messages.decode_data_card(encode(tree))
+    assert "use 1 to 64 letters" in str(refused.value)
+    assert len(str(refused.value)) < 500

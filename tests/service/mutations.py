@@ -7,6 +7,7 @@ thread that talks to it lives on, and counts are taken as before.
 
 import contextlib
 import random
+import re
 import socket
 import struct
 import threading
@@ -20,9 +21,10 @@ from fedapa.service.mqtt import MqttPublisher, MqttSettings
 from fedapa.service.training import training_router
 from tests.fuzz import Make, Subject, mutate
 from tests.service.telling import Site, Telling, document_of
+from tests.service.test_training import begin, record, write
 
 _TOKEN = "a-token-of-the-test-1"
-_PATIENCE, _SOON = 30.0, 1.0
+_PATIENCE, _SOON = 30.0, 0.3
 """s: for an answer, and until a request is taken for one that has no end."""
 
 # ---- HTTP --------------------------------------------------------------------------------------
@@ -31,44 +33,88 @@ _PATHS = (
     *("/", "/api/rooms", "/api/rooms/cafe", "/api/rooms/big%20hall/history", "/metrics"),
     *("/api/rooms/cafe/history?since=0&until=5&points=10", "/healthz", "/openapi.json"),
     *("/api/rooms/cafe/waterfall?seconds=5", "/api/training", f"/?token={_TOKEN}"),
+    *("/api/training/weights?round=2", "/static/page.js", "/api/rooms/cafe/history"),
 )
-_NOWHERE = ("/static/../index.html", "/api/rooms/nowhere", "/api/training/weights?round=1")
+_NOWHERE = ("/static/../index.html", "/api/rooms/nowhere", "/api/training/weights?round=99")
 _PIECES = (
     *(b"nan", b"-1", b"1e999", b"%00", b"%ff%fe", b"..%2f..%2f", b"\xc3\xa9", b"//", b"%", b"'"),
     *(b"9" * 400, b"&" * 50, b"round=0", b"since=inf", b"\r\n\r\n", b" ", b"\0", b"[]", b"a=b;c"),
 )
+_TARGETS = (
+    *("/", "/api/rooms", "/api/rooms/ROOM", "/metrics", "/healthz", "/openapi.json", "/docs"),
+    *("/api/rooms/ROOM/history", "/api/rooms/ROOM/history", "/api/rooms/ROOM/waterfall"),
+    *("/api/training", "/api/training/weights", "/api/events", "/static/FILE", "/api/rooms/"),
+)
+_ROOMS = (
+    *("cafe", "cafe", "big%20hall", "nowhere", "caf%C3%A9", "..", "%2e%2e", "cafe%00", "cafe/"),
+    *("%ff", "a" * 3000, "%252f", "cafe%2Fhistory", "CAFE", "+", "%0d%0aSet-Cookie:a=b"),
+)
+_FILES = ("page.js", "page.css", "..%2fapp.py", "%2e%2e/app.py", "nowhere", "", "/etc/passwd", ".")
+_NAMES = ("since", "until", "points", "seconds", "round", "token", "", "since[]", "%00")
+_VALUES = (
+    *("0", "1", "5", "10", "1e9", "2", "3.5", "1700000000", "20"),
+    *("-1", "nan", "inf", "-inf", "1e308", "1e-320", "1e999", "", "x", "0x10", "%00", "%ff", "1_0"),
+    *("9" * 400, "5001", "5000", "30.000001", "null", "[]", "%D9%A3", "9223372036854775808", "+5"),
+)
+_HEADERS = (
+    *("Range: bytes=0-10", "Range: bytes=5-1", "Range: bytes=0-0,2-3,-1", "Range: lines=x"),
+    *(f"Range: bytes={'0-1,' * 200}2-3", "If-None-Match: *", 'If-None-Match: "a", W/"b"'),
+    *("If-Modified-Since: never", "If-Range: x", "Accept: text/event-stream", "Accept: nothing"),
+    *("Accept-Encoding: gzip, br;q=nan", "Origin: http://evil.example", "Origin: null"),
+    *("Host: evil.example", "Host: [::1", "Host:", "X-Forwarded-For: 1.2.3.4, \xff"),
+    *("X-Forwarded-Proto: https", "Upgrade: websocket", "Connection: Upgrade", "Expect: magic"),
+    *("Cookie: fedapa_token=x; ; =; a", "Cookie: " + "a=b; " * 300, "Authorization: Basic YTpi"),
+    *("Authorization: Bearer", "Authorization: Bearer \xe9", f"Authorization: bearer {_TOKEN}"),
+    *("X-Long: " + "y" * 9000, "Content-Type: application/json", "Last-Event-ID: 1e9"),
+    *("Sec-Fetch-Site: cross-site", "Transfer-Encoding: gzip", "Content-Length: -1"),
+    *("Content-Length: 99999999999", "Content-Length: 3", "Transfer-Encoding: chunked"),
+)
+_METHODS = ("GET",) * 12 + ("HEAD", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "get", "X")
+_WHOLE = re.compile(rb"[A-Z]+ /[^ \r\n]* HTTP/1\.1\r\n(?:[!-9;-~]+:[^\r\n]*\r\n)+\r\n")
+_WAITS = re.compile(rb"\r\n(?:content-length|transfer-encoding|expect|upgrade):", re.IGNORECASE)
+_MOST = 1 << 18
+"""Bytes of an answer that are read; who goes away earlier is a client, too."""
 
 
 class Http(Subject):
-    """Requests with and without a token, through uvicorn."""
+    """Requests with and without a token, through uvicorn.
+
+    Most are whole requests with odd targets, values and headers, which the service itself reads;
+    the others are damaged bytes, most of which its server refuses.
+    """
 
     kind = "http"
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         service = Telling([document_of("cafe"), document_of("big hall", synthetic=True)])
+        run = begin(folder / "run")
+        write(run, *(record(number) for number in range(1, 4)))
         self._site = Site(
             service,
             folder / "counts.db",
             token=_TOKEN,
-            routers=[training_router(folder / "no run")],
+            routers=[training_router(run)],
         )
         self._site.__enter__()
         self._site.remember("cafe", 1)
-        bearer = f"Authorization: Bearer {_TOKEN}"
-        cookie = f"Cookie: fedapa_token_{self._site.port}={_TOKEN}; other=1"
-        self.seeds = [_request("GET", path, bearer) for path in _PATHS]
-        self.seeds += [_request("GET", "/api/rooms", cookie), _request("GET", "/healthz")]
+        self._bearer = f"Authorization: Bearer {_TOKEN}"
+        self._cookie = f"Cookie: fedapa_token_{self._site.port}={_TOKEN}; other=1"
+        self.seeds = [_request("GET", path, self._bearer) for path in _PATHS]
+        self.seeds += [_request("GET", "/api/rooms", self._cookie), _request("GET", "/healthz")]
         self._begun_with = [
             *self.seeds,
-            *(_request("GET", path, cookie) for path in _NOWHERE),
-            _request("POST", "/api/rooms", cookie, body=b'{"a": 1}'),
-            _request("HEAD", "/", cookie),
+            *(_request("GET", path, self._cookie) for path in _NOWHERE),
+            _request("POST", "/api/rooms", self._cookie, body=b'{"a": 1}'),
+            _request("HEAD", "/", self._cookie),
         ]
 
     def mutated(self, rng: random.Random) -> bytes:
+        kind = rng.random()
+        if kind < 0.6:
+            return self._odd(rng)
         data = rng.choice(self._begun_with)
-        if rng.random() < 0.4:
+        if kind < 0.8:
             return mutate(data, rng, self._begun_with)
         for _ in range(rng.choice((1, 1, 2, 3))):
             line = data.find(b" HTTP")  # the target is what the service itself reads
@@ -77,20 +123,36 @@ class Http(Subject):
             data = data[:at] + piece + data[at + rng.choice((0, 0, 1, 4)) :]
         return data
 
+    def _odd(self, rng: random.Random) -> bytes:
+        """A request in good form, mostly of somebody who may ask."""
+        target = rng.choice(_TARGETS)
+        target = target.replace("ROOM", rng.choice(_ROOMS)).replace("FILE", rng.choice(_FILES))
+        if wanted := rng.choice((0, 1, 1, 2, 3)):
+            asked = [f"{rng.choice(_NAMES)}={rng.choice(_VALUES)}" for _ in range(wanted)]
+            target += "?" + "&".join(asked)
+        headers = [rng.choice((self._bearer, self._bearer, self._cookie, "X-Nobody: 1"))]
+        headers += [rng.choice(_HEADERS) for _ in range(rng.choice((0, 0, 1, 1, 3)))]
+        body = rng.choice((b"", b"", b"", b"", b"{}", b"5\r\nhello\r\n0\r\n\r\n", b"\0" * 100))
+        return _request(rng.choice(_METHODS), target, *headers, body=body)
+
     def attempt(self, data: bytes, rng: random.Random) -> str:
+        whole = _WHOLE.fullmatch(data) is not None and not _WAITS.search(data)
         answer = b""
         place = ("127.0.0.1", self._site.port)
         with contextlib.suppress(ConnectionError), socket.create_connection(place, 60) as line:
             # An end of the headers, or nearly every damaged request would be waited for.
-            line.sendall(data + b"\r\n\r\n")
-            line.settimeout(_PATIENCE if data in self.seeds else _SOON)
+            line.sendall(data if whole else data + b"\r\n\r\n")
+            line.settimeout(_PATIENCE if whole else _SOON)
             with contextlib.suppress(TimeoutError):
                 answer = line.recv(65536)
-            if not answer:  # it waits for more, which never comes
+            if not answer and not whole:  # it waits for more, which never comes
                 line.settimeout(_PATIENCE)
                 line.shutdown(socket.SHUT_WR)
                 answer = line.recv(65536)
+            if answer and whole:
+                answer = _rest_of(answer, line, nothing=data.startswith(b"HEAD "))
         if not answer:
+            assert not whole, "a whole request has no answer"
             return "refused"  # closed without a word: no request was seen
         assert answer.startswith(b"HTTP/1."), answer[:80]
         status = int(answer.split(b" ", 2)[1])
@@ -101,10 +163,29 @@ class Http(Subject):
         self._site.__exit__()
 
 
+def _rest_of(answer: bytes, line: socket.socket, *, nothing: bool) -> bytes:
+    """A whole answer, as long as it says; of one without an end its first bytes."""
+    while b"\r\n\r\n" not in answer:
+        more = line.recv(65536)
+        assert more, f"cut off: {answer[:200]!r}"
+        answer += more
+    head, _, body = answer.partition(b"\r\n\r\n")
+    said = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    if nothing or said is None:
+        return answer
+    missing = int(said[1]) - len(body)
+    while missing > 0 and len(answer) < _MOST:
+        more = line.recv(65536)
+        assert more, f"{missing} bytes are missing: {answer[:200]!r}"
+        answer += more
+        missing -= len(more)
+    return answer
+
+
 def _request(method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *headers]
     lines += [f"Content-Length: {len(body)}"] if body else []
-    return "\r\n".join([*lines, "", ""]).encode() + body
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
 # ---- MQTT --------------------------------------------------------------------------------------

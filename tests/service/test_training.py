@@ -155,6 +155,7 @@ def test_what_is_no_record_is_named_and_what_came_before_is_shown(tmp_path: Path
         json.dumps({"round": "2", "rooms": {}}),
         json.dumps({"round": 2, "rooms": {"cafe": None}}),
         json.dumps({"round": 2, "rooms": {}, "missing": {"upload": [1]}}),
+        json.dumps({"round": 2, "rooms": {}, "missing": {"upload": ["\ud800"]}}),
         "[" * 100_000,
     ]
     for line in odd:

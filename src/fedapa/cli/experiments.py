@@ -232,13 +232,19 @@ _OF_THE_COUNTER = (
 
 
 _OF_THE_PROTOCOL = ("protocol", "causes")
+_SHORT = (*_OF_THE_PROTOCOL, "privacy", "poisoning")
+"""Those without a long horizon, unless somebody asks for one."""
+_USUAL_ROUNDS = {"poisoning": 12}
+_USUAL_CHANGES = {"poisoning": ("training.epochs=12",)}
+"""As the study says (experiments.poisoning.BASE); --rounds and --set are taken instead."""
 
 
 def _experiment_command(name: str, about: str) -> None:
     """Give an experiment its command: all of them take the same options."""
     usual = "quick" if name in _OF_THE_COUNTER else "tables"
     usual = "protocol" if name in _OF_THE_PROTOCOL else usual
-    usual_long = 0 if name in _OF_THE_PROTOCOL else None  # which says how many rounds there are
+    usual_long = 0 if name in _SHORT else None  # which says how many rounds there are
+    usual_rounds = _USUAL_ROUNDS.get(name)
 
     @reproduce.command(name, help=f"{about}\n\nExample: fedapa reproduce {name} --preset {usual}")
     def command(
@@ -263,7 +269,7 @@ def _experiment_command(name: str, about: str) -> None:
                 metavar="DIR",
             ),
         ] = None,
-        rounds: Rounds = None,
+        rounds: Rounds = usual_rounds,
         long_rounds: LongRounds = usual_long,
         all_long: AllLong = False,
         change: Changes = None,
@@ -283,7 +289,7 @@ def _experiment_command(name: str, about: str) -> None:
             split,
             rounds,
             long_rounds,
-            change,
+            [*_USUAL_CHANGES.get(name, ()), *(change or ())],
             all_long=all_long,
             only=only,
             without=without,

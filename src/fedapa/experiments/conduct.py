@@ -252,10 +252,11 @@ def _as_begun(folder: Path, plan: Plan) -> Plan:
 def _begin_with_shorter(folder: Path, plan: Plan) -> Plan:
     """Where a run with fewer rounds is done, go on from a copy of it instead of from nothing.
 
+    Not where rooms add noise: those of the shorter run have spent their budget on fewer rounds.
     Returns the plan by the path that the copied run was begun with.
     """
     kind = find(plan.algorithm["name"])
-    if folder.exists() or kind.plans_ahead:
+    if folder.exists() or kind.plans_ahead or plan.privacy.is_on:
         return plan
     by_rounds: dict[int, tuple[Path, Plan]] = {}
     for summary in folder.parent.glob(f"{kind.name}-*/summary.json"):

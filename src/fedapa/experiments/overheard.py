@@ -265,7 +265,11 @@ class Told:
 
 
 def membership(heard: Overheard) -> Told:
-    """Whether each recording was used for training, by every attacker that there can be."""
+    """Whether each recording was used for training, by every attacker that there can be.
+
+    *Nobody* has no message at all: what it finds, used and unused recordings tell by themselves,
+    and no message is to blame for it.
+    """
     told = Told([], [], [], {})
     for name in sorted(heard.places):
         candidates = candidates_of(heard.places[name])
@@ -281,6 +285,7 @@ def membership(heard: Overheard) -> Told:
             if heard.sets(heard.last)
             else _of_weights(heard, name, candidates)
         )
+        scores |= {"nobody · typicality": _typicality(heard.places[name].room, candidates)}
         for attack, values in scores.items():
             told.scores.setdefault(attack, []).extend(values.tolist())
     if not told.strata:
@@ -289,6 +294,27 @@ def membership(heard: Overheard) -> Told:
             "--split recording or blocked"
         )
     return told
+
+
+def _typicality(room: Room, candidates: Sequence[Candidate]) -> _Floats:
+    """How near the mean window of each candidate is to the middle of all of its class.
+
+    Members and others are given alike, so that 0.5 is expected where who was used was drawn. Blocks
+    of a recording are not drawn: those that were used lie together, earlier or later than others.
+    """
+    labels = np.asarray([each.label for each in candidates])
+    pool = Normaliser.of(room.windows, np.concatenate([each.windows for each in candidates]))
+    means = np.stack(
+        [
+            np.ravel(normalised(pool, room.windows, each.windows).mean(axis=0, dtype=np.float64))
+            for each in candidates
+        ]
+    )
+    scores = np.zeros(len(candidates))
+    for label in np.unique(labels).tolist():
+        mine = labels == label
+        scores[mine] = nearness(means[mine], means[mine].mean(axis=0))
+    return scores
 
 
 def _of_prototypes(

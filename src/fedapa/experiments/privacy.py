@@ -20,14 +20,14 @@ __all__ = ["PRIVACY"]
 
 _EPSILONS = (1.0, 3.0, 10.0, 30.0)
 _RELEASES = 5
-"""Among which ε is divided: one in every sixth of thirty rounds."""
+"""Among which ε is divided, at most: one in every sixth of thirty rounds."""
 _CLIPS = {FedAPA.name: 1.0, FedProto.name: 16.0}
 """FedAPA compares directions, so that any clip below all lengths is the same to it. To FedProto
 lengths matter: prototypes are up to 16 to 20 long (docs/decisions/0116). No score was looked at."""
 
 
 def _cases(plan: Plan) -> Sequence[Case]:
-    every = max(1, plan.rounds // _RELEASES)
+    every = -(-plan.rounds // _RELEASES)
     cases = algorithms(Local.name)
     for kind in (FedAPA, FedProto):
         for unit in get_args(Unit):
@@ -66,8 +66,9 @@ PRIVACY = Experiment(
         "ε (δ = 0.00001) bounds what the noised prototypes of a room tell of one window, or of one "
         "recording, if its net is taken as given. The net was trained on the same windows without "
         "noise, so it is no guarantee for them (docs/differential-privacy.md).",
-        f"With noise a room sends its set {_RELEASES} times, without in every round. A class whose "
-        "number is not three deviations above its noise is not told.",
+        f"With noise a room sends its set in every k-th round, {_RELEASES} times at most; without "
+        "noise in every round, so that the two differ by that, too. A class whose number is not "
+        "three deviations above its noise is not told.",
         "Noise comes from the operating system: these runs do not repeat bit for bit.",
     ),
     fixed=True,

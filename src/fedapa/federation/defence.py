@@ -7,7 +7,7 @@ nearer to the *middle*, the median of all rooms in every coordinate:
 
 1. ``cosine``: a room whose upload points elsewhere than the middle, by more than the usual spread,
    is replaced by the mean of the others (Muñoz-González et al., arXiv 1909.05125, 2019: cosines
-   with the aggregate, limits from their median).
+   with the aggregate, limits from their median). So is one that is much further off than usual.
 2. ``reputation``: over rounds; a room that was replaced often counts less, also when it is not
    (the same: a posterior of honest rounds; here an exponential mean).
 3. ``clip``: nobody is further from the middle than so many times the usual distance (Karimireddy et
@@ -15,14 +15,19 @@ nearer to the *middle*, the median of all rooms in every coordinate:
 4. ``rule``: the ends of every coordinate are cut off (Yin et al., ICML 2018: the coordinate-wise
    median and the trimmed mean).
 
-Prototypes are judged class by class over the rooms that hold it, weights array by array over rooms
-of equal nets. Of fewer than three rooms nobody knows who lies: they are left as they came.
+Rooms are compared wherever what they send is merged, so that nobody escapes by a net of his own:
+prototypes class by class over all rooms that hold it, whatever their nets; weights over the rooms
+whose nets have one name and an array of one name and shape. Of fewer than three rooms nobody knows
+who lies: they are left as they came.
+
+Single numbers are kept within a few times their median wherever a defence is on: n_i, by which a
+room counts in a mean, and FedJoin's temperature.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -51,10 +56,16 @@ _BELIEVED = 0.5
 """The reputation below which a room is replaced, whatever it sends."""
 _SHARE_LEFT = 0.5
 """Of its way from the middle: who is clipped to less is named."""
+_FAR = 8.0
+"""Times the usual distance from the middle: who is further is replaced where cosines are asked. A
+scaled upload points where the others point, and clipped it would still be merged."""
 _MEDIAN = 0.5
+_UNUSUAL = 5.0
+"""How many times the median a number may be, or its median it: of windows, or a temperature."""
 _WEIGHTS = "weights/"
 _CLASSIFIER = "classifier."
 """Where weights stand in an upload, and which of them are the classifier's."""
+_COUNTS = "counts"
 
 Floats = npt.NDArray[np.float32]
 
@@ -114,9 +125,12 @@ class _Told:
 
     left: float = 1.0
     reasons: list[str] = field(default_factory=list)
-
-    def keep(self, share: float) -> None:
-        self.left = min(self.left, share)
+    trust: float = 1.0
+    clipped: float = 1.0
+    values: int = 0
+    """Numbers whose ends were cut off; how many of them were this room's, and are on average."""
+    cut: float = 0.0
+    usually: float = 0.0
 
 
 def defend(
@@ -127,7 +141,7 @@ def defend(
     Args:
         how: the settings.
         uploads: room → what came and was accepted.
-        nets: room → its architecture; rooms of other nets are not compared.
+        nets: room → the name of its net; weights of other names are not averaged.
         memory: of the round before; empty at first.
     """
     if not how.is_on:
@@ -136,116 +150,267 @@ def defend(
         room: cast(float, value) for room, value in cast(Tree, memory.get("reputation", {})).items()
     }
     ended = dict(cast(Tree, memory.get("ended", {})))
-    made: dict[str, Payload] = dict(uploads)
-    told: dict[str, _Told] = {}
-    found = {room: dict(leaves(uploads[room])) for room in sorted(uploads)}
-    kinds = {room: _kind(nets[room], values) for room, values in found.items()}
-    for net in sorted(set(kinds.values())):
-        rooms = [room for room in found if kinds[room] == net]
-        if len(rooms) < _FEWEST:
-            continue
-        given = [found[room] for room in rooms]
-        before = cast(Tree, ended.get(net, {}))
-        group = _Group(how, rooms, given, before)
-        trust = group.judge(reputations)
-        group.move(trust)
-        ended[net] = group.ended
-        for room, values in zip(rooms, given, strict=True):
-            made[room] = _tree(values)
-        told |= group.told
+    found: _Found = {room: dict(leaves(uploads[room])) for room in sorted(uploads)}
+    parts: list[_Weights | _Sets] = [*_weights(found, nets, ended), *_sets(found)]
+    told = {room: _Told() for part in parts for room in part.rooms}
+    if how.cosine:
+        _judge(how, parts, told, reputations)
+    for part in parts:
+        _move(how, part, told)
+        if isinstance(part, _Weights):
+            ended[part.name] = part.ended
+    _moderate(found, told)
+    _tell(how, told)
     return Defended(
-        made,
+        {room: _tree(found[room]) if room in told else uploads[room] for room in uploads},
         {"reputation": dict(sorted(reputations.items())), "ended": ended},
-        {room: about.left for room, about in told.items()},
+        {room: about.left for room, about in sorted(told.items())},
         {room: "; ".join(about.reasons) for room, about in told.items() if about.reasons},
     )
 
 
-class _Group:
-    """The uploads of rooms with equal nets, by path; they are changed in place, as copies."""
+# ---- who points elsewhere -----------------------------------------------------------------------
 
-    def __init__(
-        self, how: Defence, rooms: Sequence[str], given: Sequence[dict[str, Value]], before: Tree
-    ) -> None:
-        self.how, self.rooms, self.given, self.before = how, rooms, given, before
-        self.told = {room: _Told() for room in rooms}
-        self.ended: dict[str, Value] = {}
 
-    # ---- who points elsewhere -------------------------------------------------------------------
-
-    def judge(self, reputations: dict[str, float]) -> npt.NDArray[np.float64]:
-        """How much each room is trusted [N]; ``reputations`` get this round's, too."""
-        trust = np.ones(len(self.rooms))
-        if not self.how.cosine:
-            return trust
-        bad = np.zeros(len(self.rooms), bool)
-        parts = {
-            "weights of the encoder": self._weights(classifier=False),
-            "weights of the classifier": self._weights(classifier=True),
-            "prototypes": self._prototypes(),
-        }
-        for part, scores in parts.items():
+def _judge(
+    how: Defence,
+    parts: "Sequence[_Weights | _Sets]",
+    told: Mapping[str, _Told],
+    reputations: dict[str, float],
+) -> None:
+    """How much each room is trusted; ``reputations`` get this round's, too."""
+    bad: set[str] = set()
+    for part in parts:
+        for what, scores in part.scores().items():
             heard = np.flatnonzero(~np.isnan(scores))
             if len(heard) < _FEWEST:
                 continue
-            low, limit = outlying(scores[heard], self.how.cosine, _LEAST_SPREAD)
+            low, limit = outlying(scores[heard], how.cosine, _LEAST_SPREAD)
             usual = float(np.median(scores[heard]))
             for place in heard[low].tolist():
-                bad[place] = True
-                self.told[self.rooms[place]].reasons.append(
-                    f"its {part} point elsewhere: cosine {scores[place]:.2f} with the middle of "
+                bad.add(part.rooms[place])
+                told[part.rooms[place]].reasons.append(
+                    f"its {what} point elsewhere: cosine {scores[place]:.2f} with the middle of "
                     f"all rooms, usual is {usual:.2f}, believed from {limit:.2f}"
                 )
-        trust[bad] = 0.0
-        if self.how.reputation:
-            share = self.how.reputation
-            for place, room in enumerate(self.rooms):
-                # Who is new is believed: the round itself may speak against it.
-                known = share * reputations.get(room, 1.0) + (1 - share) * float(not bad[place])
-                reputations[room] = known
-                if known < _BELIEVED and not bad[place]:
-                    self.told[room].reasons.append(
-                        f"its reputation is {known:.2f} after earlier rounds, believed from "
-                        f"{_BELIEVED:g}"
-                    )
-                trust[place] *= known if known >= _BELIEVED else 0.0
-        return trust
+        for room, times in _distances(part).items():
+            if times > _FAR:
+                bad.add(room)
+                told[room].reasons.append(
+                    f"its {part.what} are far from the middle of all rooms: {times:.0f} times the "
+                    f"usual distance, believed up to {_FAR:g}"
+                )
+    for room, about in told.items():
+        about.trust = float(room not in bad)
+        if how.reputation:
+            # Who is new is believed: the round itself may speak against it.
+            known = how.reputation * reputations.get(room, 1.0)
+            known += (1 - how.reputation) * float(room not in bad)
+            reputations[room] = known
+            if known < _BELIEVED and room not in bad:
+                about.reasons.append(
+                    f"its reputation is {known:.2f} after earlier rounds, believed from "
+                    f"{_BELIEVED:g}"
+                )
+            about.trust *= known if known >= _BELIEVED else 0.0
 
-    def _weights(self, *, classifier: bool) -> npt.NDArray[np.float64]:
-        """cos(w_i − w, m − w) over all weights, w where the round began; NaN: none were sent.
+
+def _distances(part: "_Weights | _Sets") -> dict[str, float]:
+    """By room: its distance from the middle, in usual ones; the mean over what is compared."""
+    found: dict[str, list[float]] = {}
+    for rooms, values, _ in part.coordinates():
+        distance = norms(values - middle(values))
+        usual = float(np.median(distance))
+        if usual > 0:  # where most agree to the last bit, everybody else would be far
+            for room, own in zip(rooms, distance.tolist(), strict=True):
+                found.setdefault(room, []).append(own / usual)
+    return {room: float(np.mean(times)) for room, times in found.items()}
+
+
+# ---- what is merged -----------------------------------------------------------------------------
+
+
+def _move(how: Defence, part: "_Weights | _Sets", told: Mapping[str, _Told]) -> None:
+    """Put what is merged in place of what came."""
+    for rooms, values, put in part.coordinates():
+        centre = middle(values)
+        radius = how.clip * float(np.median(norms(values - centre))) if how.clip else np.inf
+        trust = np.asarray([told[room].trust for room in rooms])
+        made, shares = nearer(values, centre, radius, trust)
+        for room, share in zip(rooms, shares.tolist(), strict=True):
+            told[room].clipped = min(told[room].clipped, share)
+        if how.rule != "mean":
+            trim = how.trim if how.rule == "trimmed" else _MEDIAN
+            made, cut = cut_ends(made, trim)
+            size = made[0].size
+            usual = 2 * cut_number(how.trim, len(rooms)) / len(rooms)
+            for room, lost in zip(rooms, cut.tolist(), strict=True):
+                told[room].values += size
+                told[room].cut += size * lost
+                told[room].usually += size * usual
+        put(made)
+
+
+def _moderate(found: "_Found", told: Mapping[str, _Told]) -> None:
+    """Numbers that are no arrays, and those behind prototypes, within a few times their median.
+
+    They are weights in a mean, or one of the means: a room that is believed with 10,000 times the
+    usual windows would be the mean.
+    """
+    paths = sorted({path for room in told for path in found[room]})
+    for path in paths:
+        given = {room: found[room][path] for room in sorted(told) if path in found[room]}
+        if len(given) < _FEWEST:
+            continue
+        if all(isinstance(value, int | float) for value in given.values()):
+            numbers = {room: float(cast(float, value)) for room, value in given.items()}
+            usual = float(np.median(list(numbers.values())))
+            for room, value in given.items():
+                if isinstance(value, bool) or usual <= 0:
+                    continue
+                if isinstance(value, int):
+                    found[room][path] = min(value, max(1, round(_UNUSUAL * usual)))
+                else:
+                    near = min(max(numbers[room], usual / _UNUSUAL), usual * _UNUSUAL)
+                    found[room][path] = near if told[room].trust else usual
+        elif path == _COUNTS:
+            counts = np.stack([cast("npt.NDArray[np.int64]", value) for value in given.values()])
+            for label in range(counts.shape[1]):
+                held = counts[:, label][counts[:, label] > 0]
+                if len(held) >= _FEWEST:
+                    most = max(1, round(_UNUSUAL * float(np.median(held))))
+                    counts[:, label] = np.minimum(counts[:, label], most)
+            for room, own in zip(given, counts, strict=True):
+                found[room][path] = own
+
+
+def _tell(how: Defence, told: Mapping[str, _Told]) -> None:
+    """Name who was clipped or cut most."""
+    for about in told.values():
+        about.left = about.trust * about.clipped
+        if about.clipped < _SHARE_LEFT:
+            about.reasons.append(
+                f"it is far from the others: clipped to {100 * about.clipped:.0f} % of its "
+                "distance from the middle"
+            )
+        # With the median nearly all of every room is cut.
+        if how.rule == "trimmed" and about.cut > (about.values + about.usually) / 2:
+            about.reasons.append(
+                f"{100 * about.cut / about.values:.0f} % of its values were cut off as the least "
+                f"or the largest, usual is {100 * about.usually / about.values:.0f} %"
+            )
+
+
+# ---- what came ----------------------------------------------------------------------------------
+
+_Found: TypeAlias = dict[str, dict[str, Value]]
+"""room → path → what came, then what is merged."""
+_Compared: TypeAlias = tuple[Sequence[str], Floats, Callable[[Floats], None]]
+"""Rooms, their values [n, …], and where the new ones go."""
+
+
+@dataclass
+class _Weights:
+    """Arrays that the same rooms have, all of them one vector: one distance is that of the net."""
+
+    what: ClassVar[str] = "weights"
+    name: str
+    rooms: Sequence[str]
+    paths: Sequence[str]
+    found: _Found
+    before: Tree
+    """Where the last round ended; empty where nobody knows."""
+    ended: dict[str, Value] = field(default_factory=dict)
+
+    def scores(self) -> dict[str, npt.NDArray[np.float64]]:
+        """cos(w_i − w, m − w) over all weights, w where the round began.
 
         The classifier by itself, so that a lie in it alone does not drown in the encoder.
         """
-        scores = np.full(len(self.rooms), np.nan)
-        paths = [
-            path
-            for path in self._paths(_WEIGHTS)
-            if path.startswith(f"{_WEIGHTS}{_CLASSIFIER}") == classifier
-        ]
-        if not paths:
-            return scores
-        holders, _ = self._stack(paths[0])
-        if len(holders) < _FEWEST:
-            return scores
-        values = self._nets(paths, holders)  # (n, Σw)
-        names = [path.removeprefix(_WEIGHTS) for path in paths]
-        if all(name in self.before for name in names):
-            begun = [cast(Floats, self.before[name]).reshape(-1) for name in names]
-            values = values - np.concatenate(begun)
-        scores[holders] = cosines(values, middle(values))
+        scores = {}
+        for what, classifier in (("encoder", False), ("classifier", True)):
+            paths = [
+                path
+                for path in self.paths
+                if path.startswith(f"{_WEIGHTS}{_CLASSIFIER}") == classifier
+            ]
+            if paths:
+                values = self._stacked(paths)  # (n, Σw)
+                names = [path.removeprefix(_WEIGHTS) for path in paths]
+                if all(name in self.before for name in names):
+                    begun = [cast(Floats, self.before[name]).reshape(-1) for name in names]
+                    values = values - np.concatenate(begun)
+                scores[f"weights of the {what}"] = cosines(values, middle(values))
         return scores
 
-    def _prototypes(self) -> npt.NDArray[np.float64]:
+    def coordinates(self) -> Iterator[_Compared]:
+        yield self.rooms, self._stacked(self.paths), self._put
+
+    def _stacked(self, paths: Sequence[str]) -> Floats:
+        """[n, Σw]."""
+        return np.stack(
+            [
+                np.concatenate([cast(Floats, self.found[room][path]).reshape(-1) for path in paths])
+                for room in self.rooms
+            ]
+        )
+
+    def _put(self, values: Floats) -> None:
+        """The weights of rooms, each from one vector; and where the round ended."""
+        ended = values.mean(axis=0, dtype=np.float64).astype(np.float32)
+        at = 0
+        for path in self.paths:
+            old = cast(Floats, self.found[self.rooms[0]][path])
+            part = slice(at, at + old.size)
+            for room, own in zip(self.rooms, values, strict=True):
+                new = own[part].reshape(old.shape)
+                # Between variances lies no negative one, but for rounding.
+                least = 0 if path.endswith("running_var") else -np.inf
+                self.found[room][path] = np.maximum(new, np.float32(least))
+            self.ended[path.removeprefix(_WEIGHTS)] = ended[part].reshape(old.shape)
+            at += old.size
+
+
+def _weights(found: _Found, nets: Mapping[str, str], ended: Tree) -> Iterator[_Weights]:
+    """By the name of the net and by who has an array of that name and shape.
+
+    Rooms of equal nets are one part. A net with one array more has all others in common still.
+    """
+    holders: dict[tuple[str, str, tuple[int, ...]], list[str]] = {}
+    for room, values in found.items():
+        for path, value in values.items():
+            if (
+                path.startswith(_WEIGHTS)
+                and isinstance(value, np.ndarray)
+                and value.dtype == np.float32  # what is counted is left alone
+            ):
+                holders.setdefault((nets[room], path, value.shape), []).append(room)
+    parts: dict[tuple[str, tuple[str, ...]], list[tuple[str, tuple[int, ...]]]] = {}
+    for (net, path, shape), rooms in sorted(holders.items()):
+        if len(rooms) >= _FEWEST:
+            parts.setdefault((net, tuple(rooms)), []).append((path, shape))
+    for (net, together), arrays in sorted(parts.items()):
+        name = f"{net} {digest(repr(arrays).encode())}"
+        paths = [path for path, _ in arrays]
+        yield _Weights(name, together, paths, found, cast(Tree, ended.get(name, {})))
+
+
+@dataclass
+class _Sets:
+    """The prototypes of rooms, whatever their nets: they are mixed all the same."""
+
+    what: ClassVar[str] = "prototypes"
+    rooms: Sequence[str]
+    found: _Found
+
+    def scores(self) -> dict[str, npt.NDArray[np.float64]]:
         """The mean over classes of cos(p_i^c − p̄_i, m^c − m̄_i): which class lies where.
 
         p̄_i and m̄_i are the means over the classes that room i holds: embeddings have much in
         common, whatever the class. NaN for a room with fewer than two classes that three hold.
         """
-        sets = self._sets()
         scores = np.full(len(self.rooms), np.nan)
-        if sets is None:
-            return scores
-        prototypes, present = sets  # (N, C, D), (N, C)
+        prototypes, present = self._stacked()  # (N, C, D), (N, C)
         shared = present.sum(axis=0) >= _FEWEST  # (C,)
         centre = np.zeros(prototypes.shape[1:], np.float32)  # (C, D)
         for place in np.flatnonzero(shared):
@@ -261,159 +426,46 @@ class _Group:
             scores[room] = float(
                 np.divide(alike, lengths, out=np.zeros(len(mine)), where=lengths > 0).mean()
             )
-        return scores
+        return {"prototypes": scores}
 
-    # ---- what is merged -------------------------------------------------------------------------
+    def coordinates(self) -> Iterator[_Compared]:
+        prototypes, present = self._stacked()
+        for label in range(present.shape[1]):
+            holders = np.flatnonzero(present[:, label])
+            if len(holders) >= _FEWEST:
+                rooms = [self.rooms[place] for place in holders.tolist()]
+                yield rooms, prototypes[holders, label], partial(self._put, rooms, label)
 
-    def move(self, trust: npt.NDArray[np.float64]) -> None:
-        """Put what is merged in place of what came."""
-        lost, number = np.zeros(len(self.rooms)), np.zeros(len(self.rooms))
-        clipped = np.ones(len(self.rooms))
-        for holders, values, put in self._coordinates():
-            if len(holders) < _FEWEST:
-                continue
-            centre = middle(values)
-            radius = np.inf
-            if self.how.clip:
-                radius = self.how.clip * float(np.median(norms(values - centre)))
-            values, shares = nearer(values, centre, radius, trust[holders])
-            clipped[holders] = np.minimum(clipped[holders], shares)
-            if self.how.rule != "mean":
-                trim = self.how.trim if self.how.rule == "trimmed" else _MEDIAN
-                values, cut = cut_ends(values, trim)
-                lost[holders] += cut * values[0].size
-                number[holders] += values[0].size
-            put(values)
-        self._tell(trust, clipped, _mean(lost, number))
-
-    def _tell(
-        self,
-        trust: npt.NDArray[np.float64],
-        clipped: npt.NDArray[np.float64],
-        lost: npt.NDArray[np.float64],
-    ) -> None:
-        """Name who was clipped or cut most."""
-        usual = 2 * cut_number(self.how.trim, len(self.rooms)) / len(self.rooms)
-        for place, room in enumerate(self.rooms):
-            self.told[room].keep(float(trust[place] * clipped[place]))
-            if clipped[place] < _SHARE_LEFT:
-                self.told[room].reasons.append(
-                    f"it is far from the others: clipped to {100 * clipped[place]:.0f} % of its "
-                    "distance from the middle"
-                )
-            # With the median nearly all of every room is cut.
-            if self.how.rule == "trimmed" and lost[place] > (1 + usual) / 2:
-                self.told[room].reasons.append(
-                    f"{100 * lost[place]:.0f} % of its values were cut off as the least or the "
-                    f"largest, usual is {100 * usual:.0f} %"
-                )
-
-    def _coordinates(
-        self,
-    ) -> "list[tuple[npt.NDArray[np.int64], Floats, Callable[[Floats], None]]]":
-        """What is compared: rooms, their values [n, …], and where the new ones go.
-
-        All weights of a net are one vector, so that one distance is that of the net; a prototype is
-        one for each class.
-        """
-        whole: list[tuple[npt.NDArray[np.int64], Floats, Callable[[Floats], None]]] = []
-        paths = self._paths(_WEIGHTS)
-        if paths:
-            holders, _ = self._stack(paths[0])
-            whole.append(
-                (holders, self._nets(paths, holders), partial(self._put_nets, paths, holders))
-            )
-        sets = self._sets()
-        if sets is not None:
-            prototypes, present = sets
-            for label in range(present.shape[1]):
-                holders = np.flatnonzero(present[:, label])
-                whole.append(
-                    (holders, prototypes[holders, label], partial(self._put_rows, holders, label))
-                )
-        return whole
-
-    def _nets(self, paths: Sequence[str], holders: npt.NDArray[np.int64]) -> Floats:
-        """[n, Σw]."""
-        return np.stack(
-            [
-                np.concatenate([cast(Floats, self.given[n][path]).reshape(-1) for path in paths])
-                for n in holders.tolist()
-            ]
-        )
-
-    def _put_nets(
-        self, paths: Sequence[str], holders: npt.NDArray[np.int64], values: Floats
-    ) -> None:
-        """The weights of rooms, each from one vector; and where the round ended."""
-        ended = values.mean(axis=0, dtype=np.float64).astype(np.float32)
-        at = 0
-        for path in paths:
-            old = cast(Floats, self.given[int(holders[0])][path])
-            part = slice(at, at + old.size)
-            for place, own in zip(holders.tolist(), values, strict=True):
-                new = own[part].reshape(old.shape)
-                # Between variances lies no negative one, but for rounding.
-                least = 0 if path.endswith("running_var") else -np.inf
-                self.given[place][path] = np.maximum(new, np.float32(least))
-            self.ended[path.removeprefix(_WEIGHTS)] = ended[part].reshape(old.shape)
-            at += old.size
-
-    def _put_rows(self, holders: npt.NDArray[np.int64], label: int, values: Floats) -> None:
-        """The prototypes of one class."""
-        for place, own in zip(holders.tolist(), values, strict=True):
-            present = cast(npt.NDArray[np.bool_], self.given[place]["present"])
-            rows = np.array(cast(Floats, self.given[place]["prototypes"]))
-            rows[int(present[:label].sum())] = own
-            self.given[place]["prototypes"] = rows
-
-    # ---- what came ------------------------------------------------------------------------------
-
-    def _paths(self, below: str) -> list[str]:
-        """The float arrays that rooms sent below a place; what is counted is left alone."""
-        return sorted(
-            {
-                path
-                for values in self.given
-                for path, value in values.items()
-                if path.startswith(below)
-                and isinstance(value, np.ndarray)
-                and value.dtype == np.float32
-            }
-        )
-
-    def _stack(self, path: str) -> tuple[npt.NDArray[np.int64], Floats]:
-        """The rooms that sent an array, and it [n, …]."""
-        holders = [n for n, values in enumerate(self.given) if path in values]
-        return np.asarray(holders, np.int64), np.stack(
-            [cast(Floats, self.given[n][path]) for n in holders]
-        )
-
-    def _sets(self) -> tuple[Floats, npt.NDArray[np.bool_]] | None:
-        """P [N, C, D] and which are real [N, C]; none where no prototypes are sent."""
-        if not all("prototypes" in values and "present" in values for values in self.given):
-            return None
-        present = np.stack([cast(npt.NDArray[np.bool_], each["present"]) for each in self.given])
-        width = cast(Floats, self.given[0]["prototypes"]).shape[1]
+    def _stacked(self) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """P [N, C, D] and which are real [N, C]."""
+        given = [self.found[room] for room in self.rooms]
+        present = np.stack([cast(npt.NDArray[np.bool_], each["present"]) for each in given])
+        width = cast(Floats, given[0]["prototypes"]).shape[1]
         prototypes = np.zeros((*present.shape, width), np.float32)
-        for place, values in enumerate(self.given):
+        for place, values in enumerate(given):
             prototypes[place, present[place]] = cast(Floats, values["prototypes"])
         return prototypes, present
 
-
-def _kind(net: str, values: Mapping[str, Value]) -> str:
-    """What a room's upload can be compared with: nets of one name may differ in their shapes."""
-    shapes = [
-        (path, value.shape)
-        for path, value in values.items()
-        if path.startswith(_WEIGHTS) and isinstance(value, np.ndarray)
-    ]
-    return f"{net} {digest(repr(shapes).encode())}"
+    def _put(self, rooms: Sequence[str], label: int, values: Floats) -> None:
+        """The prototypes of one class."""
+        for room, own in zip(rooms, values, strict=True):
+            present = cast(npt.NDArray[np.bool_], self.found[room]["present"])
+            rows = np.array(cast(Floats, self.found[room]["prototypes"]))
+            rows[int(present[:label].sum())] = own
+            self.found[room]["prototypes"] = rows
 
 
-def _mean(total: npt.NDArray[np.float64], number: npt.NDArray[np.float64]) -> Any:
-    """Total over number; NaN where there is none."""
-    return np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
+def _sets(found: _Found) -> Iterator[_Sets]:
+    """Rooms whose sets have one form; those that sent none are no part of it."""
+    by_form: dict[tuple[int, int], list[str]] = {}
+    for room, values in found.items():
+        if "prototypes" in values and "present" in values:
+            width = cast(Floats, values["prototypes"]).shape[1]
+            classes = len(cast(npt.NDArray[np.bool_], values["present"]))
+            by_form.setdefault((classes, width), []).append(room)
+    for _, rooms in sorted(by_form.items()):
+        if len(rooms) >= _FEWEST:
+            yield _Sets(rooms, found)
 
 
 def _tree(values: Mapping[str, Value]) -> Payload:

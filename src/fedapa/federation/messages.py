@@ -455,9 +455,9 @@ def _checked(kind: type[_T], tree: Tree, source: str, **others: object) -> _T:
         place = ".".join(map(str, first["loc"]))
         raise PayloadError(f"{source}: {place:.200}: {first['msg'].lower():.300}") from error
     except FedapaError as error:
-        raise PayloadError(f"{source}: {error}") from error
+        raise PayloadError(f"{source}: {error!s:.1000}") from error
     except (ValueError, RecursionError) as error:
-        raise PayloadError(f"{source}: not a whole message ({error})") from error
+        raise PayloadError(f"{source}: not a whole message ({error!s:.1000})") from error
 
 
 @functools.cache

@@ -221,7 +221,9 @@ def run(
         defended = Defended(uploads, cast(Tree, state.get("defence", {})))
         if not last:
             if plan.defence is not None:
-                nets = {room: cards[room].architecture for room in uploads}
+                # Where arrays of any nets are averaged, those of any nets are compared.
+                alike = getattr(algorithm, "sharing", "architecture") != "architecture"
+                nets = {room: "" if alike else cards[room].architecture for room in uploads}
                 defended = defend(plan.defence, uploads, nets, defended.memory)
             server = algorithm.merge(server, defended.uploads, round)
         # After the last exchange the half stays: a longer run starts from it (``reopened``).

@@ -301,7 +301,7 @@ class TrainingRun:
         start, length = wanted.place
         with (folder / "rounds.jsonl").open("rb") as file:
             file.seek(start)
-            return json.loads(file.read(length))
+            return _of_json(file.read(length))
 
 
 def training_router(folder: Path) -> APIRouter:
@@ -375,8 +375,17 @@ def _state(folder: Path) -> tuple[_State, str]:
     return "training", ""
 
 
+def _of_json(given: bytes | str) -> Any:
+    """What JSON says. Half of a character in it is a ValueError: nobody could be told it."""
+    text = given.decode() if isinstance(given, bytes) else given
+    value = json.loads(text)
+    if "\\ud" in text.lower():
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
 def _json(path: Path) -> dict[str, Any]:
-    value = json.loads(path.read_bytes())
+    value = _of_json(path.read_bytes())
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
     return value
@@ -403,7 +412,7 @@ def _checkpoint_floor(path: Path) -> Floor | None:
     state = Checkpoint(path).load()
     rooms: Any = {} if state is None else state["rooms"]
     # A card's facts are JSON; ``messages.card_of`` would read them, with torch.
-    facts = {name: json.loads(about["card"]["facts"]) for name, about in rooms.items()}
+    facts = {name: _of_json(about["card"]["facts"]) for name, about in rooms.items()}
     return _floor_of({name: told.get("blind", {}) for name, told in facts.items()})
 
 
@@ -432,7 +441,7 @@ def _floor_of(blind: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Floor:
 
 def _round(line: bytes, start: int, shown: Sequence[str]) -> _Round:
     """What is kept of a whole line; ValueError and its like where it is no record."""
-    record = json.loads(line)
+    record = _of_json(line)
     number, rooms = record["round"], record["rooms"]
     if type(number) is not int or number < 1:
         raise ValueError(f"round {number!r:.40}")

@@ -31,8 +31,9 @@ _NAME = re.compile(r"[\w][\w .=,+-]{0,63}")
 def check_name(name: str, what: str) -> str:
     """A name of a room or recording; it becomes a file name, so its characters are limited."""
     if not _NAME.fullmatch(name) or name != name.strip():
+        shown = name if len(name) <= 80 else f"{name[:80]}…"
         raise DataError(
-            f"{what} '{name}': use 1 to 64 letters, digits, spaces and _ . = , + -, "
+            f"{what} '{shown}': use 1 to 64 letters, digits, spaces and _ . = , + -, "
             "starting with a letter, digit or _"
         )
     return name

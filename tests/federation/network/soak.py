@@ -222,10 +222,44 @@ def judge(
         took_part = record["rooms"].get(liar, {}).get("participated", False)
         if number in told and took_part:
             wrong.append(f"round {number}: a lie ({told[number]}) of '{liar}' was taken")
+        elif (
+            number in told
+            and number in ends
+            and liar not in rejected
+            and not _hits(liar, number, injected, ends, deadline)
+        ):
+            wrong.append(f"round {number}: a lie ({told[number]}) of '{liar}' is not recorded")
         wrong += _absences(
             record, injected, ends, deadline=deadline, lied=number in told, liar=liar
         )
     return wrong
+
+
+def _uploads_of(number: int, ends: Mapping[int, float]) -> tuple[float, float]:
+    """Between when the uploads of a round came.
+
+    Between the lines of the two rounds before it: a line is written when the next exchange has
+    brought its scores.
+    """
+    return ends.get(number - 2, 0.0), ends.get(number - 1, ends[number])
+
+
+def _hits(
+    room: str,
+    number: int,
+    injected: Sequence[Injected],
+    ends: Mapping[int, float],
+    deadline: float,
+) -> list[Injected]:
+    """What may have kept a room away from a round."""
+    begin, end = _uploads_of(number, ends)
+    return [
+        one
+        for one in injected
+        if one.target in (room, "server")
+        and one.begin < end
+        and one.end + _SETTLING + deadline > begin
+    ]
 
 
 def _absences(
@@ -241,20 +275,11 @@ def _absences(
     number = record["round"]
     if number not in ends:
         return
-    # Its uploads came between the lines of the two rounds before it: a line is written when the
-    # next exchange has brought its scores.
-    begin, end = ends.get(number - 2, 0.0), ends.get(number - 1, ends[number])
+    begin, end = _uploads_of(number, ends)
     for room in record.get("missing", {}).get("upload", ()):
         if room == liar and lied:
             continue
-        hit = [
-            one
-            for one in injected
-            if one.target in (room, "server")
-            and one.begin < end
-            and one.end + _SETTLING + deadline > begin
-        ]
-        if not hit:
+        if not _hits(room, number, injected, ends, deadline):
             yield f"round {number}: room '{room}' is absent, and nothing was done to it"
     for room, entry in record["rooms"].items():
         away = [

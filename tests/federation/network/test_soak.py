@@ -79,6 +79,12 @@ def test_each_lie_is_rejected(taken: bool) -> None:
     assert judged(whole(round), lies=(7,)) == expected
 
 
+def test_a_lie_that_nobody_recorded_needs_a_fault() -> None:
+    silent = whole(record(20, ("liar",)))
+    assert judged(silent, lies=(20,)) == ["round 20: a lie (NaN) of 'liar' is not recorded"]
+    assert judged(silent, (Injected("cut", "liar", 185.0, 195.0),), lies=(20,)) == []
+
+
 def test_nobody_else_is_rejected() -> None:
     assert "honest room 'cafe' was rejected" in judged(whole(record(7, cafe="too large")))[0]
     assert "did not lie and was rejected" in judged(whole(record(7, liar="too large")))[0]

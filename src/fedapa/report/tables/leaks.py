@@ -89,7 +89,7 @@ def leak_summary(results: Mapping[str, Any]) -> Table:
             "make, chosen afterwards, so it flatters the attacker. Correlation: of the window that "
             "was found with the true mean window; 0 is nothing, 1 is all but its size. Brackets: "
             "95 % of a bootstrap over rooms. "
-            f"{leak_caption(results)}"
+            f"{_without_message(results)}{leak_caption(results)}"
         ),
         breaks=[len(lines) - 2],
     )
@@ -101,7 +101,18 @@ _WHO = {
     "server": "asked by the server",
     "room": "asked by another room",
     "model file": "asked by a server with the model file",
+    "nobody": "asked by somebody without any message",
 }
+
+
+def _without_message(results: Mapping[str, Any]) -> str:
+    """What the row of somebody without a message is for; nothing where there is none."""
+    if not any(row["attacker"] == "nobody" for row in results.get("membership", ())):
+        return ""
+    return (
+        "What somebody finds without any message is no leak: used and unused recordings differ by "
+        "themselves, and others find as much for that reason alone. "
+    )
 
 
 def leak_tables(results: Mapping[str, Any]) -> dict[str, Table]:
@@ -142,7 +153,7 @@ def membership_table(results: Mapping[str, Any]) -> Table:
             "within them, over counts and days. A recording is compared with others of the same "
             f"room, count and day alone: {rows[0]['members']} used and {rows[0]['others']} unused "
             f"ones in the first row. Sent: share of the prototypes that rooms could have sent. "
-            f"{leak_caption(results)}"
+            f"{_without_message(results)}{leak_caption(results)}"
         ),
         text_columns=3,
         breaks=_breaks(rows),
