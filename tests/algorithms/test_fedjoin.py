@@ -12,6 +12,7 @@ from fedapa.errors import RosterError
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.learning.alignment import align_prototypes
+from fedapa.models.model import NEVER
 from fedapa.payload import encode
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
@@ -90,7 +91,7 @@ def test_who_comes_later_is_a_newcomer_and_who_missed_a_round_is_not(make_rooms:
 def test_a_room_that_has_not_trained_answers_by_prototypes(make_rooms: MakeRooms) -> None:
     rooms = make_rooms()
     game = Game(FedJoin(training=QUICKLY), rooms[:2]).play(2)
-    new = rooms[2]
+    new = dataclasses.replace(rooms[2], answerable=(0, 1, 2))
     server = game.algorithm.admit(game.server, new.card)
     now = round_number(1)
     state = game.algorithm.receive(
@@ -132,7 +133,7 @@ def test_temperatures_are_averaged_as_logarithms(make_rooms: MakeRooms) -> None:
     server = {**Game(algorithm, rooms).play(1).server, "temperatures": {"a": 0.5, "b": 2.0}}
     told = algorithm.download(server, rooms[0].name, round_number(2))
     assert told["temperature"] == pytest.approx(1.0)
-    room = poor(rooms[0])
+    room = poor(rooms[0], answerable=(0, 1, 2))
     state, _, _ = algorithm.train(room, algorithm.join(room, Key(0)), round_number(1))
     cold = algorithm.deploy(room, {**state, "temperature": 0.5}, round_number(2))
     plain = algorithm.model(room, state, net="trained")
@@ -362,3 +363,16 @@ def test_a_room_that_may_answer_some_counts_answers_any_activity(make_rooms: Mak
     algorithm = FedJoin(training=QUICKLY)
     state = {**algorithm.join(both, Key(0)), "known": np.ones(5, bool)}
     assert algorithm._possible(both, state) == [0, 1, 3, 4]
+
+
+def test_a_room_never_answers_a_class_that_it_cannot_have(make_rooms: MakeRooms) -> None:
+    """0 and 1 in one room, 2 in others: their net has a row of it, which this room never trains."""
+    small, large = make_rooms(((0, 1), (0, 1, 2)))
+    game = Game(FedJoin(training=QUICKLY), [small, large]).play(3)
+    for answerable, never in ((None, [False, False, True]), ((0, 1, 2), [False, False, False])):
+        room = dataclasses.replace(small, answerable=answerable)
+        asked = (room, game.states[room.name], round_number(4))
+        deployed = game.algorithm.deploy(*asked)
+        for model in (deployed, *game.algorithm.alternatives(*asked).values()):
+            assert (model.classifier.bias == NEVER).tolist() == never
+            assert (model.classifier.weight == 0).all(dim=1).tolist() == never

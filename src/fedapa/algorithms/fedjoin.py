@@ -10,7 +10,9 @@ that a room with 0 to 3 people never has eight, and that is what it answers when
 classifier's rows for eight are those of the rooms that know them. A room is scored with its net
 after its own step. Before the first, and where it may have classes that it has no label of, the net
 answers with the nearest prototype by cosine, the room's own where it holds the class and the
-mixture elsewhere; else with its classifier.
+mixture elsewhere; else with its classifier. Of classes that it does not hold its loss says nothing,
+so it never answers them, unless it may have them: the plan says so (``answerable``), or it has
+windows without a label.
 
 Unlabelled windows help where a room may have classes that it has no label of: after
 ``labelled_rounds`` the net says once what every unlabelled recording is. All windows of a recording
@@ -80,7 +82,7 @@ from fedapa.learning.prototypes import (
     mean_prototypes,
     pad_prototypes,
 )
-from fedapa.models.model import NEVER, SHORTEST, Model, unit
+from fedapa.models.model import NEVER, SHORTEST, Model, answering_only, unit
 from fedapa.payload import Array, Tree, Value
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
@@ -303,13 +305,21 @@ class FedJoin(FedAvg):
     def deploy(self, room: Room, state: RoomState, round: Round) -> Model:
         """The net after the room's own step, with its classifier or with prototypes."""
         by = self._by_prototypes if self._asks_prototypes(room, state) else self._by_classifier
-        return by(room, state)
+        return self._within(room, state, by(room, state))
 
     def alternatives(self, room: Room, state: RoomState, round: Round) -> Mapping[str, Model]:
         """The other answer of the two."""
         if self._asks_prototypes(room, state):
-            return {"classifier": self._by_classifier(room, state)}
-        return {"prototypes": self._by_prototypes(room, state)}
+            other = {"classifier": self._by_classifier(room, state)}
+        else:
+            other = {"prototypes": self._by_prototypes(room, state)}
+        return {name: self._within(room, state, model) for name, model in other.items()}
+
+    def _within(self, room: Room, state: RoomState, model: Model) -> Model:
+        """Where the room does not say what it may answer: the classes that it may have."""
+        if room.answerable is not None:
+            return model  # its owner knows, and who serves the net keeps to it
+        return answering_only(model, self._possible(room, state))
 
     def _asks_prototypes(self, room: Room, state: RoomState) -> bool:
         """Before the first step, and where the room may have classes that it has no label of."""
