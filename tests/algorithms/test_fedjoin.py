@@ -102,7 +102,7 @@ def test_a_room_that_has_not_trained_answers_by_prototypes(make_rooms: MakeRooms
     )
     counter = game.algorithm.deploy(new, state, now)
     lengths = torch.linalg.vector_norm(counter.classifier.weight, dim=1)
-    assert float(lengths[1]) == pytest.approx(float(lengths[2]), rel=1e-5)
+    assert torch.allclose(lengths[1], lengths[2], rtol=1e-5)
     assert counter.classifier.bias.tolist() == [NEVER, 0, 0]
     state, _, _ = game.algorithm.train(new, state, now)
     trained = game.algorithm.deploy(new, state, now)
