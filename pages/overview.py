@@ -22,6 +22,7 @@ EXPERIMENTS = (
     "WiAR, equal nets=wiar/table1:statistical",
     "WiAR, nets that differ=wiar-long/table1:model",
     "Wi-CaL=wical/table1:features",
+    "Simulated rooms=simulated/table1:features",
 )
 """Those of docs/results, without docs/results/earlier."""
 _AGAINST = ("local", "fedapa-self")
