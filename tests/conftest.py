@@ -18,6 +18,10 @@ from fedapa.stores.store import write_store
 settings.register_profile("fedapa", deadline=None, derandomize=True)
 settings.load_profile("fedapa")
 
+# A shell that starts something in the background has it ignore Ctrl-C, and its children, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
