@@ -90,6 +90,7 @@ def measure(
     if turns is not None and turns < 1:
         raise FedapaError(f"--turns {turns}: must be 1 or more")
     figures: dict[str, Any] = {}
+    told = _history.told()  # before what is kept makes the tree another than the commit
     for name in part or PARTS:
         sys.stderr.write(f"  {name} …\n")
         number = turns or TURNS.get(name, 3)
@@ -98,14 +99,13 @@ def measure(
         else:
             figures[name] = _part(name, {**PARTS, **FURTHER}[name], number)
         if keep:  # a part that fails loses no other
-            _keep(figures)
+            _keep(figures, told)
     return figures
 
 
-def _keep(figures: Mapping[str, Any]) -> None:
+def _keep(figures: Mapping[str, Any], told: Mapping[str, Any]) -> None:
     """What was measured now beside what was before; each part names its commit."""
     kept = json.loads(_page.PEERS.read_text()) if _page.PEERS.is_file() else {}
-    told = _history.told()
     kept |= {name: {**told, "figures": figure} for name, figure in figures.items()}
     _page.PEERS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
     _page.write()
