@@ -376,3 +376,5 @@ def test_a_room_never_answers_a_class_that_it_cannot_have(make_rooms: MakeRooms)
         for model in (deployed, *game.algorithm.alternatives(*asked).values()):
             assert (model.classifier.bias == NEVER).tolist() == never
             assert (model.classifier.weight == 0).all(dim=1).tolist() == never
+        _, answered = game.algorithm.anchors(*asked[:2], deployed)  # of the answer "nearest"
+        assert (~answered).tolist() == never

@@ -453,14 +453,19 @@ class FedJoin(FedAvg):
         return model
 
     def anchors(self, room: Room, state: RoomState, model: Model) -> tuple[Tensor, Tensor]:
-        """Own prototypes where the room holds the class, the mixture elsewhere."""
+        """Own prototypes where the room holds the class, the mixture where it may have it."""
         own, present = super().anchors(room, state, model)
         if "mixture" not in state:
             return own, present
         known = torch.from_numpy(np.array(cast(Mask, state["known"]))).to(own.device)
         mixture = torch.zeros_like(own)
         mixture[known] = torch.from_numpy(np.array(cast(Floats, state["mixture"]))).to(own.device)
-        return torch.where(present[:, None], own, mixture), present | known
+        answered = present | known
+        if room.answerable is None:  # as in ``_within``
+            may_be = torch.zeros_like(answered)
+            may_be[self._possible(room, state)] = True
+            answered &= may_be
+        return torch.where(present[:, None], own, mixture), answered
 
     @torch.no_grad()
     def _by_prototypes(self, room: Room, state: RoomState) -> Model:
