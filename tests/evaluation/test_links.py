@@ -132,6 +132,8 @@ def test_time_to_an_accuracy_by_hand() -> None:
     assert [table.rows[0][column] for column in (1, -3)] == ["0.0", "17.8 s"]
     assert table.rows[1][-1] == "4.6 h"  # 15 · (3 + 1.19 + 769.2 + 322.6) s on NB-IoT
     check_text(links_figure(setting))
+    untimed = replace(setting, rows=[_with_exchanged(local, 0, 0.0), *rows[1:]])
+    assert links_table(untimed).rows[0][2] == "0.00"  # every reply was remembered over a kill
 
 
 def test_times_are_told_as_one_says_them() -> None:

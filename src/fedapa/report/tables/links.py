@@ -75,7 +75,11 @@ def _of_a_round(row: Row) -> tuple[str, str]:
     # An answer to who sat out is for the next round, in which it takes part.
     trained = sum(own[2] > 0 for told in rounds for own in told.values())
     kilobytes = bytes_of(rounds)[-1] / 1000 / max(1, trained)
-    slowest = [max(training_of(one.exchanged).values()) for one in row.outcomes if one.exchanged]
+    slowest = [
+        max(training_of(one.exchanged).values(), default=0.0)  # all remembered over a kill: none
+        for one in row.outcomes
+        if one.exchanged
+    ]
     return f"{kilobytes:,.1f}", f"{np.mean(slowest):.2f}"
 
 
