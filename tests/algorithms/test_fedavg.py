@@ -9,6 +9,7 @@ import pytest
 
 from fedapa.algorithms.algorithm import Round
 from fedapa.algorithms.fedavg import FedAvg
+from fedapa.algorithms.local import Local
 from fedapa.errors import RosterError
 from fedapa.randomness import Key
 from tests.conftest import MakeRooms
@@ -104,3 +105,9 @@ def test_one_room_alone_is_local(make_rooms: MakeRooms, tmp_path: Path) -> None:
     assert (tmp_path / "fedavg" / "models" / name).read_bytes() == (
         tmp_path / "local" / "models" / name
     ).read_bytes()
+
+
+def test_arrays_of_different_nets_are_compared_where_they_may_be_averaged() -> None:
+    assert not FedAvg().averages_across_nets
+    assert all(FedAvg(sharing=how).averages_across_nets for how in ("matching", "head", "all"))
+    assert not Local().averages_across_nets

@@ -270,6 +270,10 @@ def test_captures_without_a_label_go_from_their_files_to_a_room_that_joins(tmp_p
     done = fedapa("run", *smoke, "--data", out, *fedjoin, "--out", tmp_path / "b")
     assert count in done.stdout
     assert "does not learn" not in done.stdout
+    assert "rooms learn from labels alone" not in " ".join(done.stdout.split())
+    few = ("--algorithm", "fedjoin", "--rounds", "1", "--out", tmp_path / "few")
+    short = fedapa("run", *smoke, "--data", out, *few)
+    assert "from labels alone for 10 rounds, and there are 1;" in " ".join(short.stdout.split())
     others = ("--data", out, "--without", "living room")
     fedapa("run", *smoke, *others, *fedjoin, "--out", tmp_path / "c")
     new = ("join", tmp_path / "c", "--data", out, "--only", "living room", "--workers", "0")

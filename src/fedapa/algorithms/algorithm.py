@@ -213,6 +213,13 @@ class Algorithm:
             if {"deploy", "alternatives"} & set(vars(home)):
                 cls.deploys_by_state = False
 
+    # ---- what a defence asks -------------------------------------------------------------------
+
+    @property
+    def averages_across_nets(self) -> bool:
+        """Whether arrays of nets of different names may be averaged, so that all are compared."""
+        return False
+
     # ---- what experiments ask ------------------------------------------------------------------
 
     @classmethod

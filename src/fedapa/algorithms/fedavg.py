@@ -70,6 +70,11 @@ class FedAvg(Algorithm):
         """Whether rooms that have no array in common still have something to exchange."""
         return False
 
+    @property
+    def averages_across_nets(self) -> bool:
+        """In every sharing but that of whole nets of one architecture."""
+        return self.sharing != "architecture"
+
     def arrays(self, card: RoomCard) -> Mapping[str, tuple[int, ...]]:
         """The arrays of the net that a room trains, by name."""
         return card.shapes

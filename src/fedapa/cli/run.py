@@ -201,6 +201,13 @@ def run(
             "Note: a room with windows without a label may answer any class that the federation "
             "knows; --set answerable=room keeps it to those that it recorded."
         )
+    alone = resolved.algorithm.get("labelled_rounds", 0)
+    if unlabelled and kind.learns_unlabelled and alone >= resolved.rounds:
+        print_out(
+            "Note: windows without a label only help to normalise here: rooms learn from labels "
+            f"alone for {alone} rounds, and there are {resolved.rounds}; "
+            f"--set algorithm.labelled_rounds={resolved.rounds // 3} leaves them two thirds."
+        )
     for note in (*told_short(resolved), *finished.summary.get("notes", [])):
         print_out(f"Note: {note}")
     print_out(f"Everything about this run: {folder}")

@@ -222,8 +222,10 @@ def run(
         if not last:
             if plan.defence is not None:
                 # Where arrays of any nets are averaged, those of any nets are compared.
-                alike = getattr(algorithm, "sharing", "architecture") != "architecture"
-                nets = {room: "" if alike else cards[room].architecture for room in uploads}
+                nets = {
+                    room: "" if algorithm.averages_across_nets else cards[room].architecture
+                    for room in uploads
+                }
                 defended = defend(plan.defence, uploads, nets, defended.memory)
             server = algorithm.merge(server, defended.uploads, round)
         # After the last exchange the half stays: a longer run starts from it (``reopened``).
