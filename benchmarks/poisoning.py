@@ -2,10 +2,10 @@
 
 SIMULATED quick rooms dealt to 10 and to 30, seeds 0, 1, 2, one labelled recording of every class;
 30 % of the rooms attack. Loss is the accuracy of honest rooms without attack and without defence,
-minus that with both, in points: FedJoin with the defence "guard" and FedAvg with the trimmed mean,
-the worst attack, method and number of rooms, mean over seeds. What each of them lost is told on the
-side (stderr). This measures counting, not speed: ``make bench`` leaves it out. About a quarter of
-an hour of a processor.
+minus that with both, in points: FedJoin with the defence "guard" and FedAvg with a trimmed mean
+behind it ("guard-trimmed"), the worst attack, method and number of rooms, mean over seeds. What
+each of them lost is told on the side (stderr). This measures counting, not speed: ``make bench``
+leaves it out. About a quarter of an hour of a processor.
 """
 
 import argparse

@@ -92,9 +92,9 @@ def test_what_is_scaled_points_where_the_others_point_and_is_replaced_all_the_sa
     assert list(defend(GUARD, sets, nets(sets), {}).suspects) == ["liar"]
 
 
-def test_a_reputation_is_lost_and_comes_back() -> None:
-    """β = 0.5: lies in two rounds give 0.5 and 0.25. Honest again: 0.625, which is believed, and
-    counts as much; in a round before that 0.5 · 0.25 + 0.5 = 0.625 would be 0."""
+def test_a_reputation_is_lost_fast_and_comes_back_slowly() -> None:
+    """β = 0.5: lies in two rounds give 0.5 and 0.25. Honest again: a sixth of 0.5 of what it
+    lacks comes back, 0.25 + 0.75/12 = 0.3125, and it stays replaced. From 0.52 it is 0.56."""
     honest = [[5.0, 1.0], [5.0, -1.0]]
     lies = of_prototypes({**dict.fromkeys("abcd", honest), "liar": honest[::-1]})
     true = of_prototypes({**dict.fromkeys("abcd", honest), "liar": [[5.0, 2.0], [5.0, -2.0]]})
@@ -102,15 +102,31 @@ def test_a_reputation_is_lost_and_comes_back() -> None:
     memory = defend(how, lies, nets(lies), {}).memory
     memory = defend(how, lies, nets(lies), memory).memory
     assert memory["reputation"]["liar"] == 0.25  # type: ignore[index,call-overload]
-    again = defend(how, true, nets(true), memory)
-    assert again.trust["liar"] == 0.625
-    # μ = (4 · 1 + 0.625 · 2)/4.625 = 1.13514, and 0.625 of the way from it to 2 is 1.67568.
-    assert again.uploads["liar"]["prototypes"][0] == pytest.approx([5.0, 1.675676])  # type: ignore[index,call-overload]
-    slow = Defence(cosine=3.0, reputation=0.8)
-    memory = {"reputation": {"liar": 0.25}, "ended": {}}
-    kept = defend(slow, true, nets(true), memory)
-    assert kept.trust["liar"] == 0.0  # 0.8 · 0.25 + 0.2 = 0.4
-    assert "its reputation is 0.40" in kept.suspects["liar"]
+    kept = defend(how, true, nets(true), memory)
+    assert kept.trust["liar"] == 0.0
+    assert "its reputation is 0.31" in kept.suspects["liar"]
+    again = defend(how, true, nets(true), {"reputation": {"liar": 0.52}, "ended": {}})
+    assert again.trust["liar"] == pytest.approx(0.56)
+    # μ = (4 · 1 + 0.56 · 2)/4.56 = 1.122807, and 0.56 of the way from it to 2 is 1.614035.
+    assert again.uploads["liar"]["prototypes"][0] == pytest.approx([5.0, 1.614035])  # type: ignore[index,call-overload]
+
+
+def test_rows_of_the_classifier_under_other_labels_are_named() -> None:
+    """Rows (1, 0), (0, 1) of all but one, who has them the other way round: without the mean row
+    (½, ½) their cosines with the middle are 1 and −1. Its encoder is like everybody's."""
+    rows = np.eye(2, dtype=np.float32)
+    uploads: dict[str, Payload] = {
+        room: {
+            "weights": {"body": np.ones(3, np.float32), "classifier.weight": own},
+            "windows": 10,
+        }
+        for room, own in {**dict.fromkeys("abcd", rows), "liar": rows[::-1]}.items()
+    }
+    made = defend(Defence(cosine=2.0), uploads, nets(uploads), {})
+    assert list(made.suspects) == ["liar"]
+    assert "rows of the classifier point elsewhere: cosine -1.00" in made.suspects["liar"]
+    merged = made.uploads["liar"]["weights"]["classifier.weight"]  # type: ignore[index,call-overload]
+    assert merged.tolist() == rows.tolist()  # type: ignore[union-attr]
 
 
 def test_rooms_of_other_nets_and_pairs_are_left_alone() -> None:

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from fedapa.learning.robust import cosines, cut_ends, cut_number, middle, nearer, outlying
+from fedapa.learning.robust import (
+    cosines,
+    cosines_of_classes,
+    cut_ends,
+    cut_number,
+    middle,
+    nearer,
+    outlying,
+)
 
 
 def test_the_middle_is_the_median_of_every_coordinate() -> None:
@@ -54,6 +62,15 @@ def test_cosines_with_the_middle() -> None:
     """(3, 4) and (1, 0): 3/5. What has no length points nowhere."""
     values = np.array([[3, 4], [-2, 0], [0, 0]], np.float32)
     assert cosines(values, np.array([1, 0], np.float32)).tolist() == [0.6, -1.0, 0.0]
+
+
+def test_cosines_of_classes_leave_out_what_all_have_in_common() -> None:
+    """(3, 4), (3, 0) have the mean (3, 2): what is left is (0, 2), (0, −2). Exchanged it is the
+    other way round: −1 for both, where plain cosines are 0.6."""
+    own = np.array([[3.0, 4.0], [3.0, 0.0]])
+    assert cosines_of_classes(own, own) == pytest.approx(1.0)
+    assert cosines_of_classes(own[::-1], own) == pytest.approx(-1.0)
+    assert cosines_of_classes(np.ones((2, 2)), own) == 0.0
 
 
 def test_who_lies_below_the_usual_spread_is_outlying() -> None:

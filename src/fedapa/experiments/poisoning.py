@@ -57,14 +57,14 @@ _CONCENTRATION = 1.0
 _TEMPERATURES = (0.5, 0.1)
 """τ of the aggregation, for FedAPA by itself: its cosines are a defence of their own."""
 _NOBODY = "nobody"
-MEASURED: Mapping[str, str] = {FedJoin.name: "guard", FedAvg.name: "trimmed"}
-"""The defence that the bars are about: the combination, and for FedAvg the trimmed mean."""
+MEASURED: Mapping[str, str] = {FedJoin.name: "guard", FedAvg.name: "guard-trimmed"}
+"""The defence that the bars are about: the combination, and for FedAvg a trimmed mean behind it."""
 _DEFENCES: Mapping[str, Sequence[str]] = {
     FedJoin.name: ("guard",),
-    FedAvg.name: ("trimmed", "guard"),
+    FedAvg.name: ("guard-trimmed", "guard", "trimmed"),
     FedAPA.name: (),
 }
-"""What is on for whom: that of the bars, and the combination for FedAvg, too."""
+"""What is on for whom: that of the bars, and for FedAvg each half of it by itself."""
 
 
 @dataclass(frozen=True)

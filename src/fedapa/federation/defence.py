@@ -9,7 +9,8 @@ nearer to the *middle*, the median of all rooms in every coordinate:
    is replaced by the mean of the others (Muñoz-González et al., arXiv 1909.05125, 2019: cosines
    with the aggregate, limits from their median). So is one that is much further off than usual.
 2. ``reputation``: over rounds; a room that was replaced often counts less, also when it is not
-   (the same: a posterior of honest rounds; here an exponential mean).
+   (the same: a posterior of honest rounds; here an exponential mean that is lost faster than it
+   comes back).
 3. ``clip``: nobody is further from the middle than so many times the usual distance (Karimireddy et
    al., ICML 2021: clipping around a centre; Sun et al., arXiv 1911.07963, 2019: norms).
 4. ``rule``: the ends of every coordinate are cut off (Yin et al., ICML 2018: the coordinate-wise
@@ -37,6 +38,7 @@ from fedapa.algorithms.algorithm import Payload
 from fedapa.learning.fit import NotNegative
 from fedapa.learning.robust import (
     cosines,
+    cosines_of_classes,
     cut_ends,
     cut_number,
     middle,
@@ -54,6 +56,9 @@ _LEAST_SPREAD = 0.05
 """Of cosines: rooms that are more alike than this do not accuse each other."""
 _BELIEVED = 0.5
 """The reputation below which a room is replaced, whatever it sends."""
+_SLOWER = 6.0
+"""So many times as slowly a reputation comes back as it is lost. Late in a run the steps of honest
+rooms point anywhere, so that liars pass for some rounds; by then they are known."""
 _SHARE_LEFT = 0.5
 """Of its way from the middle: who is clipped to less is named."""
 _FAR = 8.0
@@ -96,14 +101,17 @@ class Defence:
         return self.rule != "mean" or self.clip > 0 or self.cosine > 0
 
 
+_GUARD: Mapping[str, Any] = {"cosine": 2.0, "reputation": 0.7, "clip": 2.0}
 NAMED: Mapping[str, Mapping[str, Any]] = {
     "none": {},
     "median": {"rule": "median"},
     "trimmed": {"rule": "trimmed"},
     "clip": {"clip": 2.0},
-    "guard": {"cosine": 2.0, "reputation": 0.7, "clip": 2.0},
+    "guard": _GUARD,
+    "guard-trimmed": {**_GUARD, "rule": "trimmed", "trim": 0.1},
 }
-"""Defences by name: ``defence = "guard"`` in a plan."""
+"""Defences by name: ``defence = "guard"`` in a plan. With ``guard`` before it a trimmed mean need
+not cut off as many as may lie, which costs honest rooms their own half of what is cut."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +212,9 @@ def _judge(
         about.trust = float(room not in bad)
         if how.reputation:
             # Who is new is believed: the round itself may speak against it.
-            known = how.reputation * reputations.get(room, 1.0)
-            known += (1 - how.reputation) * float(room not in bad)
+            known = reputations.get(room, 1.0)
+            lost = 1 - how.reputation
+            known += -lost * known if room in bad else lost / _SLOWER * (1 - known)
             reputations[room] = known
             if known < _BELIEVED and room not in bad:
                 about.reasons.append(
@@ -325,7 +334,9 @@ class _Weights:
     def scores(self) -> dict[str, npt.NDArray[np.float64]]:
         """cos(w_i − w, m − w) over all weights, w where the round began.
 
-        The classifier by itself, so that a lie in it alone does not drown in the encoder.
+        The classifier by itself, so that a lie in it alone does not drown in the encoder; and its
+        rows class by class as they are, as prototypes: which class lies where. In a round's steps
+        honest rooms with few windows are as unlike each other as rows under other labels.
         """
         scores = {}
         for what, classifier in (("encoder", False), ("classifier", True)):
@@ -341,6 +352,14 @@ class _Weights:
                     begun = [cast(Floats, self.before[name]).reshape(-1) for name in names]
                     values = values - np.concatenate(begun)
                 scores[f"weights of the {what}"] = cosines(values, middle(values))
+        for path in self.paths:
+            if path.startswith(f"{_WEIGHTS}{_CLASSIFIER}"):
+                rows = np.stack([cast(Floats, self.found[room][path]) for room in self.rooms])
+                if rows.ndim == 3 and rows.shape[1] > 1:  # (n, C, D)
+                    centre = middle(rows)
+                    scores["rows of the classifier"] = np.asarray(
+                        [cosines_of_classes(own, centre) for own in rows]
+                    )
         return scores
 
     def coordinates(self) -> Iterator[_Compared]:
@@ -419,13 +438,7 @@ class _Sets:
             mine = np.flatnonzero(present[room] & shared)
             if len(mine) < 2:
                 continue
-            own, usual = prototypes[room, mine], centre[mine]  # (c, D)
-            own, usual = own - own.mean(axis=0), usual - usual.mean(axis=0)
-            lengths = norms(own) * norms(usual)
-            alike = np.einsum("cd,cd->c", own, usual, dtype=np.float64)
-            scores[room] = float(
-                np.divide(alike, lengths, out=np.zeros(len(mine)), where=lengths > 0).mean()
-            )
+            scores[room] = cosines_of_classes(prototypes[room, mine], centre[mine])
         return {"prototypes": scores}
 
     def coordinates(self) -> Iterator[_Compared]:

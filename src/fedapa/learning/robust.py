@@ -13,7 +13,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["cosines", "cut_ends", "cut_number", "middle", "nearer", "norms", "outlying"]
+__all__ = [
+    "cosines",
+    "cosines_of_classes",
+    "cut_ends",
+    "cut_number",
+    "middle",
+    "nearer",
+    "norms",
+    "outlying",
+]
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 _TO_DEVIATION = 1.4826
@@ -94,6 +103,18 @@ def cosines(values: Floats, centre: Floats) -> npt.NDArray[np.float64]:
     lengths = norms(flat) * norms(one[None])[0]
     found = np.divide(product, lengths, out=np.zeros(len(flat)), where=lengths > 0)
     return np.asarray(found, np.float64)
+
+
+def cosines_of_classes(own: Floats, centre: Floats) -> float:
+    """The mean over classes of cos(u^c − ū, m^c − m̄): [C, D], [C, D] → 1.  eq:classes.
+
+    ū and m̄ are the means over the classes: what all classes have in common says nothing of which
+    class lies where. 0 counts where one of the two has no length.
+    """
+    own, centre = own - own.mean(axis=0), centre - centre.mean(axis=0)
+    lengths = norms(own) * norms(centre)
+    alike = np.einsum("cd,cd->c", own, centre, dtype=np.float64)
+    return float(np.divide(alike, lengths, out=np.zeros(len(own)), where=lengths > 0).mean())
 
 
 def norms(values: Floats) -> npt.NDArray[np.float64]:
