@@ -126,7 +126,8 @@ def test_time_to_an_accuracy_by_hand() -> None:
     assert until(rows[1], 0.6, on_wifi) == pytest.approx([15 * 3.2] * 3)  # 20 Mbit each way: 2 s
     assert until(rows[1], 0.6, bytes_of) == pytest.approx([15 * 5e6] * 3)
     assert until(rows[0], 0.9, on_wifi) is None
-    assert asked_accuracies(setting)[-1] == pytest.approx(0.6)
+    # Both rows begin with 40 % and end with 60: a third and two thirds of the way, and the end.
+    assert asked_accuracies(setting) == [0.47, 0.53, 0.6]
     table = links_table(setting)
     assert [row[0] for row in table.rows] == ["local", "fedavg"]
     assert [table.rows[0][column] for column in (1, -3)] == ["0.0", "17.8 s"]

@@ -23,6 +23,7 @@ def test_every_attack_is_run_with_and_without_a_defence_and_the_bars_are_a_part_
         for rooms in (10, 30):
             assert f"fedjoin-{rooms}-{kind}-30" in cases
             assert f"fedjoin-{rooms}-{kind}-30-guard" in bars
+            assert {f"fedjoin-{rooms}-broken-30", f"fedavg-{rooms}-broken-30"} <= bars
             assert f"fedavg-{rooms}-{kind}-30-guard-trimmed" in bars
             for alone in ("guard", "trimmed"):  # each half by itself is measured, too
                 assert f"fedavg-{rooms}-{kind}-30-{alone}" in set(cases) - bars
@@ -72,19 +73,23 @@ def test_the_bars_are_two_numbers_and_the_worst(capsys: pytest.CaptureFixture[st
             row("nobody, guard", 0.0, 0.594),
             row("random, guard", 30.0, attacked),
             row("scaled, guard", 30.0, 0.61),
+            row("broken", 30.0, 0.55),  # 5 points: no lie, and no bar
         ]
         return replace(made.setting(), rows=rows, horizons=[rounds])
 
     both = replace(made.results(), settings=[setting(0.59), setting(0.575)])
     assert bars(both) == {"loss_at_30": 2.5, "loss_unattacked": 0.6}
-    assert "random 30 %, guard: +2.50" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "random 30 %, guard: +2.50" in told
+    assert "every liar shut out: +5.00" in told
     with pytest.raises(ValueError, match="nothing was measured with random"):
         bars(replace(both, settings=[setting(float("nan"))]))
 
 
 def test_losses_by_hand() -> None:
     """Clean 60 %, under attack 40 %, with the guard 59 %, Local 50 %: lost are 20 points without,
-    1 with it, and 9 of the gain over Local are left. Unattacked the guard costs half a point."""
+    1 with it, and 9 of the gain over Local are left. Unattacked the guard costs half a point. With
+    every liar shut out 59.5 % would be left: half a point is the least that a defence can reach."""
     rounds = made.setting().rounds
 
     def row(line: str, share: float, accuracy: float) -> Row:
@@ -97,9 +102,12 @@ def test_losses_by_hand() -> None:
         *(row("nobody, guard", share, 0.595) for share in (0.0, 30.0)),
         row("random", 30.0, 0.4),
         row("random, guard", 30.0, 0.59),
+        row("broken", 30.0, 0.595),
     ]
     setting: Setting = replace(made.setting(), rows=rows, horizons=[rounds])
-    still, attacked = losses(setting)
+    still, attacked, shut_out = losses(setting)
+    assert (shut_out.attack, shut_out.defence, shut_out.defended) == ("broken", "", None)
+    assert shut_out.undefended == pytest.approx([0.005] * len(shut_out.undefended or []))
     assert (still.attack, still.share, still.defence) == ("nobody", 0.0, "guard")
     assert still.defended == pytest.approx([0.005] * len(still.defended or []))
     assert (attacked.attack, attacked.share) == ("random", 30.0)
@@ -107,6 +115,6 @@ def test_losses_by_hand() -> None:
     assert attacked.defended == pytest.approx([0.01] * len(attacked.defended or []))
     assert attacked.left == pytest.approx([0.09] * len(attacked.left or []))
     assert POISONING.table is not None
-    (_, second) = POISONING.table(setting).rows
+    (_, second, _) = POISONING.table(setting).rows
     assert second[0] == "random"
     assert any(cell.startswith("+20.0") for cell in second)

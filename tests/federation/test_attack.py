@@ -8,7 +8,7 @@ import pytest
 from fedapa.algorithms.algorithm import Payload, Round
 from fedapa.errors import PlanError, RosterError
 from fedapa.evaluation.record import suspects
-from fedapa.federation.attack import KINDS, Attack, Kind, attackers, deceived, poisoned
+from fedapa.federation.attack import BROKEN, KINDS, Attack, Kind, attackers, deceived, poisoned
 from fedapa.federation.network.running import check_plan
 from fedapa.federation.plan import Plan
 from fedapa.federation.run import run
@@ -98,6 +98,17 @@ def test_a_run_with_liars_names_them_in_its_records(
     assert all(record["attackers"] == lying for record in done.records)
     assert [one["room"] for one in suspects(done.records)][:1] == lying
     assert all(record["rooms"][lying[0]]["trust"] == 0.0 for record in done.records)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedjoin"])
+def test_nothing_of_rooms_that_are_broken_is_merged(
+    make_rooms: MakeRooms, tmp_path: Path, algorithm: str
+) -> None:
+    attack = {"kind": BROKEN, "share": 0.2}
+    plan = Plan.of({"rounds": 2, "algorithm": algorithm, "attack": attack})
+    done = run(plan, rooms=make_rooms([(0, 1, 2)] * 5), workers=0, out=tmp_path / "run")
+    for record in done.records:
+        assert set(record["diverged"]) == set(record["attackers"])
 
 
 def test_records_of_honest_runs_without_a_defence_are_what_they_were(

@@ -26,7 +26,7 @@ from fedapa.evaluation.outcomes import outcome_of
 from fedapa.evaluation.record import over_rooms, suspects
 from fedapa.evaluation.results import Outcome, Results, Row, Setting, paired
 from fedapa.experiments.experiment import CHOSEN, Base, Case, Experiment
-from fedapa.federation.attack import KINDS, attackers
+from fedapa.federation.attack import BROKEN, KINDS, attackers
 from fedapa.federation.plan import Plan
 from fedapa.federation.run import Run
 from fedapa.processes import Show, unseen
@@ -130,6 +130,8 @@ def _cells(numbers: Sequence[int], *, bars: bool) -> list[_Cell]:
                 defences = [MEASURED[method]]
             cells.append(_Cell(method, rooms))
             cells += [_Cell(method, rooms, defence=defence) for defence in defences]
+            if method in MEASURED:  # the best that a defence can do: nobody listens to a liar
+                cells.append(_Cell(method, rooms, BROKEN, _AT))
             for attack in KINDS:
                 for defence in defences if bars else ("", *defences):
                     shares = (_AT,) if bars else _shares(method, rooms, defence)
@@ -256,7 +258,11 @@ class Losses:
 
 
 def losses(setting: Setting) -> list[Losses]:
-    """Accuracy without attack and defence, minus accuracy with them, of the same honest rooms."""
+    """Accuracy without attack and defence, minus accuracy with them, of the same honest rooms.
+
+    Rooms that are broken stand for themselves: nothing of theirs is merged, so what is lost by
+    them is lost with any defence that finds every liar at once.
+    """
 
     def reached(line: str, share: float) -> Sequence[float] | None:
         rows = [row for row in setting.lines.get(line, []) if row.value == share]
@@ -269,13 +275,13 @@ def losses(setting: Setting) -> list[Losses]:
 
     used = {row.group.partition(", ")[2] for row in setting.rows if row.group != Local.title} - {""}
     made = []
-    for attack in (_NOBODY, *KINDS):
+    for attack in (_NOBODY, *KINDS, BROKEN):
         for share in sorted({float(row.value or 0.0) for row in setting.rows}):
             clean, alone = reached(_NOBODY, share), reached(Local.title, share)
             bare = reached(attack, share)
             if (attack == _NOBODY) != (share == 0.0):
                 continue
-            for defence in sorted(used, reverse=True) or [""]:
+            for defence in (attack != BROKEN and sorted(used, reverse=True)) or [""]:
                 guarded = reached(f"{attack}, {defence}", share) if defence else None
                 if bare is not None or guarded is not None:
                     left = minus(guarded if defence else bare, alone)
@@ -374,6 +380,8 @@ _NOTES = (
     "Recordings of all rooms are dealt to 10 and to 30 rooms by Dirichlet shares (α = 1); each has "
     "one labelled recording of every class, the rest without labels. Attackers are drawn by the "
     "seed; those of a smaller share are among those of a larger one. Only honest rooms are scored.",
+    "Of attackers that are broken (NaN) nothing is merged in any round: what honest rooms lose by "
+    "them, since their data is missing, is the least that a defence can reach.",
     "Defences were chosen on simulated rooms of another seed (4), see docs/decisions.",
 )
 POISONING = poisoning()

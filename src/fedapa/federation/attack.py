@@ -14,6 +14,8 @@ flipped-sign        the honest upload times −1
 permuted            prototypes and rows of the classifier of other classes: half way round
 colluding           noise as above, but the same direction in all attackers and all rounds
 flipped-labels      trained on labels in reversed order: the most people for the fewest
+broken              NaN, of which nothing is merged in any round (``diverged`` in the record): no
+                    lie, but what is left to the others when every liar is known from the start
 ==================  ===============================================================================
 """
 
@@ -32,10 +34,14 @@ from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 from fedapa.windows.labels import NO_CLASS
 
-__all__ = ["KINDS", "Attack", "Kind", "attackers", "deceived", "poisoned"]
+__all__ = ["BROKEN", "KINDS", "Attack", "Kind", "attackers", "deceived", "poisoned"]
 
-Kind = Literal["random", "scaled", "flipped-sign", "permuted", "colluding", "flipped-labels"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+Kind = Literal[
+    "random", "scaled", "flipped-sign", "permuted", "colluding", "flipped-labels", "broken"
+]
+BROKEN: Kind = "broken"
+KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != BROKEN)
+"""Lies that are plausible; what is broken is no lie."""
 _CLASSIFIER = "classifier."
 _VARIANCE = "running_var"
 
@@ -108,6 +114,8 @@ class _Lie:
 
     def prototypes(self, own: Floats, present: npt.NDArray[np.bool_]) -> Floats:
         """Row by row: [classes held, D]."""
+        if self.attack.kind == BROKEN:
+            return np.full_like(own, np.nan)
         if self.attack.kind == "permuted":
             return np.roll(own, len(own) // 2, axis=0)
         if self.attack.kind in ("random", "colluding"):
@@ -121,6 +129,8 @@ class _Lie:
     def _array(self, path: str, own: Array) -> Array:
         values = cast(Floats, own)
         name = path.rpartition("/")[2]
+        if self.attack.kind == BROKEN:
+            return np.full_like(values, np.nan)
         if self.attack.kind == "permuted":
             if not name.startswith(_CLASSIFIER):
                 return own

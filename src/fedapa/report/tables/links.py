@@ -1,5 +1,6 @@
 """Bytes and seconds that rows need to reach an accuracy, on network links of some speed."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from fedapa.evaluation.links import LINKS, Link, bytes_of, seconds_of, training_of, until
 from fedapa.evaluation.record import LAST
-from fedapa.evaluation.results import Row, Setting, target_accuracies
+from fedapa.evaluation.results import Outcome, Row, Setting, running_mean
 from fedapa.report.captions import caption
 from fedapa.report.tables.table import Table
 
@@ -19,14 +20,25 @@ _MOST = 3
 
 
 def asked_accuracies(setting: Setting) -> list[float]:
-    """The highest accuracies that half of the rows reach with every seed, at most three."""
+    """Whole percents in even steps, at most three, from where rows begin to where they get.
+
+    The last is the highest that half of the rows reach with every seed; below the first mean of
+    the median row nothing is asked, since most rows have that as soon as they are looked at.
+    """
     rows = _shown(setting)
-    common = [
-        wanted
-        for wanted in target_accuracies(setting)
-        if 2 * sum(until(row, wanted, bytes_of) is not None for row in rows) >= len(rows)
-    ]
-    return common[-_MOST:]
+    if not rows:
+        return []
+    high = [min(max(_means(one), default=0.0) for one in row.outcomes) for row in rows]
+    first = [np.mean([_means(one)[:1] or [0.0] for one in row.outcomes]) for row in rows]
+    top = math.floor(100 * sorted(high)[len(rows) // 2] + 1e-9)
+    low = min(top, math.floor(100 * float(np.median(first)) + 1e-9))
+    asked = {round(low + (top - low) * step / _MOST) for step in range(1, _MOST + 1)}
+    return [percent / 100 for percent in sorted(asked) if percent]
+
+
+def _means(outcome: Outcome) -> list[float]:
+    """Of five rounds each, from the first that has five."""
+    return running_mean(outcome.curve.get("accuracy", ()))[LAST - 1 :]
 
 
 def _shown(setting: Setting) -> list[Row]:
