@@ -81,7 +81,7 @@ audit: setup  ## known vulnerabilities in what deployments install, where a data
 	$(BIN)/python -m deploy.audit
 
 # uv looks where UV_INDEX, UV_FIND_LINKS and the like say, not where pip does.
-LOCKED := count flower mqtt serve train
+LOCKED := count flower mqtt privacy serve train
 lock: setup  ## deploy/requirements.txt: every package of a deployment, with hashes
 	@set -o pipefail; { sed '/^#/!d' deploy/requirements.txt; $(BIN)/uv pip compile pyproject.toml --quiet \
 	  $(LOCKED:%=--extra %) -c constraints.txt --python-version 3.11 \

@@ -13,7 +13,7 @@ from deploy.audit import audit, told_of
 from deploy.wheel import LOCK, ROOT, Pinned, bill_of_materials, build_wheel, pinned_in
 from fedapa.toml import read_toml
 
-EXTRAS = ("count", "flower", "mqtt", "serve", "train")
+EXTRAS = ("count", "flower", "mqtt", "privacy", "serve", "train")
 
 
 def plain(name: str) -> str:

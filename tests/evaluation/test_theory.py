@@ -110,3 +110,51 @@ def test_the_weight_is_that_of_the_objective() -> None:
     theory = theory_of([record(1, server={}, weight=0.3)])
     assert theory is not None
     assert theory.weight == 0.3
+
+
+def test_a_rate_that_falls_is_that_of_its_round() -> None:
+    """η = 0.1 and then 0.05, two steps, Ĝ = 2: ways 0.4 and 0.2. P moves by 0.4 in both, so k̂ = 2
+    by the second, and what that refresh may cost is what it did: with Φ changing by 0.3 and Q not
+    moving, ĉ = 0.75 = Γ̂, 0.75·2·0.2 = 0.3. Theorem 2 over rounds 2 and 3: Σ η S = 0.1 + 0.1,
+    2·1/0.2 + 1·1·(0.05·0.1 + 0.05·0.1)/0.2 + 2·0.75·2·2 = 16.05."""
+    moved = {"prototypes_moved": 0.4, "mixtures_moved": 0.0}
+    still = {**_MEASURED, "penalty_change": 0.3, "jump_refresh": 0.3}
+    theory = theory_of(
+        [
+            record(1, server=moved, **still),
+            record(2, server=moved, **{**still, "rate": 0.05}),
+            record(3, server={}, **{**still, "rate": 0.05}),
+        ],
+        warm_rounds=1,
+    )
+    assert theory is not None
+    assert theory.constants.movement == pytest.approx(2.0)
+    (_, _, first), (_, reached, second) = theory.one_round
+    promised = 0.05 / 2 * 2 * 1 - 0.05**2 / 2 * 2
+    assert second == pytest.approx(reached - promised + 0.3), "no less than what was seen"
+    assert first == pytest.approx(1 - (0.1 - 0.01) + 0.6)
+    assert theory.stationary == (pytest.approx(1.0), pytest.approx(16.05))
+
+
+def test_a_round_is_held_against_the_next_by_the_rooms_that_took_part_in_both() -> None:
+    """Room b, with an objective of 100, comes in round 2 and was not there in round 1: neither the
+    theorem nor ĉ hears of it."""
+    moved = {"prototypes_moved": 0.1, "mixtures_moved": 0.1}
+    first, second = (record(number, server=moved, **_MEASURED) for number in (1, 2))
+    second["rooms"]["b"] = {
+        **second["rooms"]["a"],
+        "theory_objective_before": 100.0,
+        "theory_penalty_change": 50.0,
+    }
+    theory = theory_of([first, second])
+    assert theory is not None
+    assert theory.constants.penalty == pytest.approx(1.0)
+    ((_, reached, _),) = theory.one_round
+    assert reached == 1.0
+
+
+def test_vectors_of_length_one_are_no_longer_than_one_but_for_rounding() -> None:
+    theory = theory_of([record(1, server={}, embedding_longest=1.0000002)])
+    assert theory is not None
+    table = theory_table(theory, rooms=3, temperature=None, about="")
+    assert table.rows[0][-1] == "yes"

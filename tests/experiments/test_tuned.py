@@ -98,3 +98,23 @@ def test_what_cannot_be_compared_is_refused(make_store: MakeStore, tmp_path: Pat
         tuned(TRIAL, base, folder, seeds=1)
     with pytest.raises(PlanError, match="fig8a: --tuned is for experiments whose rows are methods"):
         tuned(FIG8A, base, folder, seeds=1)
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"best": 0},
+        {"best": float("inf")},
+        {"trials": [{"settings": [1, 2]}] * 3},
+        {"trials": [{"settings": {"training.learning_rate": "x"}}] * 3},
+    ],
+)
+def test_a_damaged_search_is_refused_in_a_sentence(
+    make_store: MakeStore, tmp_path: Path, spoilt: dict[str, object]
+) -> None:
+    base, folder = _base(make_store()), tmp_path / "tune"
+    _choose(folder, base, "local", 0)
+    trials = folder / "local-seed0.json"
+    trials.write_text(json.dumps({**json.loads(trials.read_text()), **spoilt}))
+    with pytest.raises(PlanError, match=r"local-seed0\.json: holds no trials"):
+        tuned(TRIAL.with_methods(["local"]), base, folder, seeds=1)

@@ -129,6 +129,51 @@ def test_rows_of_the_classifier_under_other_labels_are_named() -> None:
     assert merged.tolist() == rows.tolist()  # type: ignore[union-attr]
 
 
+def test_who_is_known_to_lie_has_no_part_in_the_middle() -> None:
+    """0, 2, 4 and a known liar's 100: the middle of the believed is 2, their usual distance 2, so
+    they stay as they came. With the liar in it the middle would be 3, and 0 would be clipped."""
+    uploads = of_weights({"a": [0.0], "b": [2.0], "c": [4.0], "liar": [100.0]})
+    how = Defence(cosine=100.0, reputation=0.5, clip=1.0)
+    made = defend(how, uploads, nets(uploads), {"reputation": {"liar": 0.1}, "ended": {}})
+    merged = {room: own["weights"]["bias"].tolist() for room, own in made.uploads.items()}  # type: ignore[index,call-overload,union-attr]
+    assert merged == {"a": [0.0], "b": [2.0], "c": [4.0], "liar": [2.0]}
+    assert made.trust == {"a": 1.0, "b": 1.0, "c": 1.0, "liar": 0.0}
+
+
+def test_who_is_found_at_first_sight_has_no_part_in_the_middle_either() -> None:
+    """The same without a reputation: 100 is 48 usual distances off at first sight, too."""
+    uploads = of_weights({"a": [0.0], "b": [2.0], "c": [4.0], "liar": [100.0]})
+    made = defend(Defence(cosine=100.0, clip=1.0), uploads, nets(uploads), {})
+    assert made.uploads["a"]["weights"]["bias"].tolist() == [0.0]  # type: ignore[index,call-overload,union-attr]
+    assert made.uploads["liar"]["weights"]["bias"].tolist() == [2.0]  # type: ignore[index,call-overload,union-attr]
+
+
+def test_steps_are_counted_from_the_mean_that_was_merged() -> None:
+    """1 of ten windows, 5 of thirty and 1 of ten: FedAvg's mean is 170/50 = 3.4, and there the next
+    round begins. The plain mean is 2.33."""
+    uploads = of_weights({"a": [1.0], "b": [5.0], "c": [1.0]})
+    uploads["b"] = {**uploads["b"], "windows": 30}
+    made = defend(Defence(cosine=100.0), uploads, nets(uploads), {})
+    (ended,) = made.memory["ended"].values()  # type: ignore[union-attr]
+    state = {"slots": {room: {"bias": "bias"} for room in uploads}, "merged": {}}
+    merged = FedAvg().merge(state, made.uploads, ROUND)["merged"]
+    assert ended["bias"] == pytest.approx([3.4])  # type: ignore[index,call-overload]
+    assert merged["bias"] == pytest.approx([3.4])  # type: ignore[index,call-overload]
+
+
+def test_who_tells_a_single_class_is_judged_by_it() -> None:
+    """Class 0 at (5, 1), class 1 at (5, −1), both (5, 0) on average. Who tells class 0 alone, at
+    (5, −1), points the other way from there: cosine −1."""
+    honest = [[5.0, 1.0], [5.0, -1.0]]
+    uploads = of_prototypes(dict.fromkeys("abcd", honest))
+    one = {"prototypes": np.array([[5.0, -1.0]], np.float32), "present": np.array([True, False])}
+    uploads["liar"] = one
+    made = defend(Defence(cosine=2.0), uploads, nets(uploads), {})
+    assert list(made.suspects) == ["liar"]
+    assert "cosine -1.00" in made.suspects["liar"]
+    assert made.uploads["liar"]["prototypes"].tolist() == [[5.0, 1.0]]  # type: ignore[union-attr]
+
+
 def test_rooms_of_other_nets_and_pairs_are_left_alone() -> None:
     uploads = of_weights({"a": [1.0], "b": [2.0], "c": [100.0]})
     made = defend(GUARD, uploads, {"a": "one", "b": "one", "c": "other"}, {})

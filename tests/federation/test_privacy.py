@@ -1,5 +1,7 @@
 """Noised uploads: what leaves a room, what it costs, where it stops, and that repeats are free."""
 
+import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +86,7 @@ def test_a_repeated_request_draws_no_noise_and_costs_nothing(
     assert again.upload == first.upload
     assert again.report == first.report
     assert room.noise.asked == 2  # type: ignore[attr-defined]  # sums and numbers, once each
-    assert len(Ledger(tmp_path / "privacy.json").multipliers()) == 1
+    assert len(Ledger(tmp_path / "privacy.json").releases()) == 1
 
 
 def test_another_request_of_the_same_round_is_another_release(
@@ -105,6 +107,32 @@ def test_what_earlier_runs_told_is_spent_in_the_next(make_rooms: MakeRooms, tmp_
     reply = room.exchange(Round(1, 9, Key(0)), replace(TRAIN, run="another"))
     assert reply.upload is None
     assert reply.withheld
+
+
+def test_windows_that_were_protected_say_nothing_of_recordings(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """A recording is many windows: no ε of recordings follows from a release that protects each of
+    its windows. The other way round it does. A ledger that does not tell units is of windows."""
+    for told in (
+        {"releases": [{"multiplier": 50.0, "unit": "window"}]},
+        {"multipliers": [50.0]},
+    ):
+        (tmp_path / "privacy.json").write_text(json.dumps(told))
+        (reply,) = exchanges(
+            participant(make_rooms, tmp_path, replace(WINDOWS, unit="recording")), [1]
+        )
+        assert reply.upload is None
+        assert "no ε of recordings follows" in reply.withheld
+        assert not reply.report, "no ε is told where nobody knows it"
+        assert json.loads((tmp_path / "privacy.json").read_text()) == told
+        shutil.rmtree(tmp_path / "run")
+    (tmp_path / "privacy.json").write_text(
+        json.dumps({"releases": [{"multiplier": 50.0, "unit": "recording"}]})
+    )
+    (reply,) = exchanges(participant(make_rooms, tmp_path), [1])
+    assert reply.upload is not None
+    assert reply.report["releases"] == 2
 
 
 def test_a_damaged_ledger_is_no_fresh_budget(make_rooms: MakeRooms, tmp_path: Path) -> None:

@@ -377,7 +377,7 @@ def test_published_figures_tell_the_lead_over_local_and_over_the_next_best() -> 
     note = comparison.published_table(made.setting(), figures).note
     lead = "FedAPA's lead in accuracy there is 15.19 points over Local and 9.65 points over caring"
     assert f"{lead}, the next best" in note
-    assert "80 % of them for training" in note
+    assert "80 % of the data for training" in note
     assert "what was drawn (windows or recordings), rounds and seeds are not told" in note
 
 

@@ -1,16 +1,23 @@
 """The convergence theory held against a run that was diagnosed (docs/theory.md).
 
 Constants are the largest that the run showed, so they are lower bounds of the true ones. A bound
-that holds with them holds with the true ones, too; one that fails may hold with larger ones. With S
-steps of rate η in a round:
+that holds with them holds with the true ones, too; one that fails may hold with larger ones. With
+S_t steps of rate η_t in round t, of the room that makes the most:
 
-    Ĝ² = max ‖g‖²,  k̂ = max ‖ΔP‖ / (η S Ĝ),  L̂_agg = max ‖ΔQ‖ / ‖ΔP‖,
+    Ĝ² = max ‖g‖²,  k̂ = max_t ‖ΔP_t‖ / (η_t S_t Ĝ),  L̂_agg = max ‖ΔQ‖ / ‖ΔP‖,
     ĉ = max |ΔΦ| / (‖ΔQ‖ + ‖ΔP‖),  Γ̂ = ĉ (1 + L̂_agg),  B̂ = max Φ.
 
-The refresh of prototypes may then cost λ Γ̂ k̂ η S Ĝ (Lemma 3, which cannot fail here: ĉ is made of
-the same changes), and gradients need not fall below 2 λ Γ̂ k̂ Ĝ (Theorem 2). The share of that floor
-in Ĝ² is v = 2 λ Γ̂ k̂ / Ĝ: where v is near one or above, the bound allows gradients as large as they
-ever were.
+The refresh of prototypes may then cost λ Γ̂ k̂ η_t S_t Ĝ (Lemma 3, which cannot fail here: ĉ is made
+of the same changes), and gradients need not fall below 2 λ Γ̂ k̂ Ĝ (Theorem 2). The share of that
+floor in Ĝ² is v = 2 λ Γ̂ k̂ / Ĝ: where v is near one or above, the bound allows gradients as large as
+they ever were.
+
+The theorems have one η. Summed with the rate of each round, the proof of Theorem 2 gives
+
+    Σ η_t Σ_s ‖∇L‖² / Σ η_t S_t ≤ 2Δ / Σ η_t S_t + L̂ σ̂² Σ η_t² S_t / Σ η_t S_t + 2 λ Γ̂ k̂ Ĝ,
+
+which is the paper's where η_t = η. They assume that all rooms take part in all rounds: where some
+do not, a round is held against the next by the rooms that took part in both.
 """
 
 import itertools
@@ -68,8 +75,8 @@ class Theory:
     """The largest λ_t."""
     rate: float
     """η, the largest."""
-    steps: float
-    """S, the most."""
+    way: float
+    """η_t S_t Ĝ, the largest: how far steps may take weights in a round."""
     constants: Constants
     within: tuple[tuple[int, float, float], ...]
     """Corollary 1 for rounds with gradients, means over rooms: round, by how much the steps brought
@@ -87,9 +94,8 @@ class Theory:
 
     @property
     def refresh_bound(self) -> float:
-        """λ Γ̂ k̂ η S Ĝ: what new prototypes may cost by Lemma 3."""
-        made = self.constants
-        return self.weight * made.coupling * made.movement * self.rate * self.steps * made.gradient
+        """λ Γ̂ k̂ η_t S_t Ĝ, the largest: what new prototypes may cost by Lemma 3."""
+        return self.weight * self.constants.coupling * self.constants.movement * self.way
 
     @property
     def vacuity(self) -> float:
@@ -115,13 +121,11 @@ def theory_of(records: Sequence[Mapping[str, Any]], *, warm_rounds: int = 0) -> 
         return None
     moved = [(record, *_moved(record)) for record in seen]
     gradient = math.sqrt(_most(_rooms(record, "squared_gradient") for record in seen))
-    rate = _most(_rooms(record, "rate") for record in seen)
-    steps = _most(_rooms(record, "steps") for record in seen)
+    ways = [_way(record) * gradient for record in seen]
     ratios = tuple(q / p if p > 0 else math.nan for _, p, q in moved)
-    way = rate * steps * gradient
     constants = Constants(
         gradient=gradient,
-        movement=_top(p / way for _, p, _ in moved) if way > 0 else 0.0,
+        movement=_top(p / way for (_, p, _), way in zip(moved, ways, strict=True) if way > 0),
         aggregation=_top(ratios),
         penalty=_sensitivity(moved),
         bound=_most(_rooms(record, "penalty") for record in seen),
@@ -136,8 +140,8 @@ def theory_of(records: Sequence[Mapping[str, Any]], *, warm_rounds: int = 0) -> 
         aggregation=ratios,
         largest={name: _most(_sizes(_rooms(record, name)) for record in seen) for name in told},
         weight=_most(_weights(record) for record in seen),
-        rate=rate,
-        steps=steps,
+        rate=_most(_rooms(record, "rate") for record in seen),
+        way=max(ways),
         constants=constants,
         within=tuple(_within(seen, constants)),
         one_round=tuple(_one_round(seen, constants)),
@@ -149,6 +153,22 @@ def _rooms(record: Mapping[str, Any], name: str) -> list[float]:
     """A figure of every room that has it."""
     key = THEORY + name
     return [float(room[key]) for room in record["rooms"].values() if key in room]
+
+
+def _shared(record: Mapping[str, Any], after: Mapping[str, Any], name: str) -> tuple[float, float]:
+    """A figure in two rounds: means over the rooms that have it in both; NaN where none has."""
+    key = THEORY + name
+    both = [
+        (float(room[key]), float(after["rooms"][own][key]))
+        for own, room in record["rooms"].items()
+        if key in room and key in after["rooms"].get(own, {})
+    ]
+    return _mean([first for first, _ in both]), _mean([second for _, second in both])
+
+
+def _way(record: Mapping[str, Any]) -> float:
+    """η_t S_t, of the room that makes the most steps."""
+    return max(_rooms(record, "rate")) * max(_rooms(record, "steps"))
 
 
 def _weights(record: Mapping[str, Any]) -> list[float]:
@@ -167,11 +187,19 @@ def _moved(record: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _sensitivity(moved: Sequence[tuple[Mapping[str, Any], float, float]]) -> float:
-    """ĉ: the merge of round t is what changes Φ at the start of round t + 1."""
+    """ĉ: the merge of round t is what changes Φ at the start of round t + 1.
+
+    Not that of a room which sat out round t: it has seen the merges of several.
+    """
     found = [0.0]
+    changed = f"{THEORY}penalty_change"
     for (record, p, q), (after, _, _) in itertools.pairwise(moved):
         if p + q > 0 and _follows(record, after):
-            found += [size / (p + q) for size in _sizes(_rooms(after, "penalty_change"))]
+            found += [
+                abs(float(room[changed])) / (p + q)
+                for own, room in after["rooms"].items()
+                if changed in room and f"{THEORY}rate" in record["rooms"].get(own, {})
+            ]
     return _top(found)
 
 
@@ -206,21 +234,22 @@ def _one_round(
         return
     for record, after in itertools.pairwise(seen):
         promised = _promised(record, made)
-        before, reached = _rooms(record, "objective_before"), _rooms(after, "objective_before")
-        if promised is None or not (before and reached and _follows(record, after)):
+        before, reached = _shared(record, after, "objective_before")
+        if promised is None or math.isnan(before) or not _follows(record, after):
             continue
-        rate, steps = _mean(_rooms(record, "rate")), _mean(_rooms(record, "steps"))
         next_weight, weight = max(_weights(after)), max(_weights(record))
-        refresh = next_weight * made.coupling * made.movement * rate * steps * made.gradient
+        refresh = next_weight * made.coupling * made.movement * _way(record) * made.gradient
         schedule = abs(next_weight - weight) * made.bound
-        allowed = _mean(before) - promised + refresh + schedule
-        yield int(record["round"]), _mean(reached), allowed
+        yield int(record["round"]), reached, before - promised + refresh + schedule
 
 
 def _stationary(
     seen: Sequence[Mapping[str, Any]], made: Constants, warm_rounds: int
 ) -> tuple[float, float] | None:
-    """The mean of ‖∇L‖² after warm-up and its bound 2Δ/(Kη) + L̂ησ̂² + 2λΓ̂k̂Ĝ, with L_inf = 0."""
+    """The mean of ‖∇L‖² after warm-up, by rates, and its bound with L_inf = 0.
+
+    Gradients of the rounds that have them stand for the others.
+    """
     late = [record for record in seen if record["round"] > warm_rounds]
     measured = [record for record in late if _rooms(record, "gradient_before")]
     if not measured or made.smoothness is None or made.variance is None or not made.movement:
@@ -228,19 +257,15 @@ def _stationary(
     start = next((_rooms(r, "objective_before") for r in late if _rooms(r, "objective_before")), [])
     if not start:
         return None
-    found = _mean(
-        [
-            value
-            for record in measured
-            for name in ("gradient_before", "gradient_after")
-            for value in _rooms(record, name)
-        ]
-    )
-    rate, steps = _mean(_rooms(late[0], "rate")), _mean(_rooms(late[0], "steps"))
-    updates = len(late) * steps  # K
+    ends = ("gradient_before", "gradient_after")
+    gradients = [_mean([value for end in ends for value in _rooms(r, end)]) for r in measured]
+    found = np.average(gradients, weights=[_mean(_rooms(r, "rate")) for r in measured])
+    rates = np.array([_mean(_rooms(record, "rate")) for record in late])  # η_t
+    ways = rates * [_mean(_rooms(record, "steps")) for record in late]  # η_t S_t
+    total = float(ways.sum())
+    noise = made.smoothness * made.variance * float((rates * ways).sum()) / total
     floor = 2 * max(_weights(late[-1])) * made.coupling * made.movement * made.gradient
-    noise = made.smoothness * rate * made.variance
-    return found, 2 * _mean(start) / (updates * rate) + noise + floor
+    return float(found), 2 * _mean(start) / total + noise + floor
 
 
 def _follows(record: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 from fedapa.algorithms import find
 from fedapa.errors import PlanError
@@ -103,8 +104,8 @@ def _choice(folder: Path, name: str, seed: int) -> _Choice:
         told = json.loads(trials.read_text())
         budget, windows = len(told["trials"]), int(told["validation_windows"])
         goal, commit = str(told["goal"]), str(told.get("commit", ""))
-        best = told["trials"][int(told["best"]) - 1]["settings"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        best = {key: float(value) for key, value in _best(told)["settings"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         raise PlanError(f"{trials}: holds no trials ({error}); tune again") from error
     document = plan.document()
     settings = {}
@@ -117,6 +118,14 @@ def _choice(folder: Path, name: str, seed: int) -> _Choice:
             f"({in_words(best)}); nobody tried those: tune again with --resume"
         )
     return _Choice(plan, settings, budget, windows, goal, commit, file)
+
+
+def _best(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The trial that was chosen."""
+    number = int(told["best"])
+    if not 1 <= number <= len(told["trials"]):
+        raise ValueError(f"best is trial {number} of {len(told['trials'])}")
+    return cast(Mapping[str, Any], told["trials"][number - 1])
 
 
 def _check_budgets(choices: Sequence[_Choice]) -> None:

@@ -3,11 +3,12 @@
 Unlike acceptance.py, which rejects what no honest room can send, this expects uploads that look
 plausible. It stands between the two: after acceptance, before ``merge``, for every algorithm and
 every engine. Nothing is rejected here; every room keeps its place, and what is merged for it lies
-nearer to the *middle*, the median of all rooms in every coordinate:
+nearer to the *middle*, the median of the believed rooms in every coordinate:
 
 1. ``cosine``: a room whose upload points elsewhere than the middle, by more than the usual spread,
    is replaced by the mean of the others (Muñoz-González et al., arXiv 1909.05125, 2019: cosines
    with the aggregate, limits from their median). So is one that is much further off than usual.
+   It is looked at twice: who is suspected at first has no part in the middle of the second look.
 2. ``reputation``: over rounds; a room that was replaced often counts less, also when it is not
    (the same: a posterior of honest rounds; here an exponential mean that is lost faster than it
    comes back).
@@ -25,7 +26,7 @@ Single numbers are kept within a few times their median wherever a defence is on
 room counts in a mean, and FedJoin's temperature.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
@@ -71,6 +72,8 @@ _WEIGHTS = "weights/"
 _CLASSIFIER = "classifier."
 """Where weights stand in an upload, and which of them are the classifier's."""
 _COUNTS = "counts"
+_WINDOWS = "windows"
+"""The numbers behind prototypes, and the number by which a room's weights count in a mean."""
 
 Floats = npt.NDArray[np.float32]
 
@@ -163,11 +166,11 @@ def defend(
     told = {room: _Told() for part in parts for room in part.rooms}
     if how.cosine:
         _judge(how, parts, told, reputations)
+    _moderate(found, told)
     for part in parts:
         _move(how, part, told)
         if isinstance(part, _Weights):
             ended[part.name] = part.ended
-    _moderate(found, told)
     _tell(how, told)
     return Defended(
         {room: _tree(found[room]) if room in told else uploads[room] for room in uploads},
@@ -186,29 +189,17 @@ def _judge(
     told: Mapping[str, _Told],
     reputations: dict[str, float],
 ) -> None:
-    """How much each room is trusted; ``reputations`` get this round's, too."""
-    bad: set[str] = set()
-    for part in parts:
-        for what, scores in part.scores().items():
-            heard = np.flatnonzero(~np.isnan(scores))
-            if len(heard) < _FEWEST:
-                continue
-            low, limit = outlying(scores[heard], how.cosine, _LEAST_SPREAD)
-            usual = float(np.median(scores[heard]))
-            for place in heard[low].tolist():
-                bad.add(part.rooms[place])
-                told[part.rooms[place]].reasons.append(
-                    f"its {what} point elsewhere: cosine {scores[place]:.2f} with the middle of "
-                    f"all rooms, usual is {usual:.2f}, believed from {limit:.2f}"
-                )
-        for room, times in _distances(part).items():
-            if times > _FAR:
-                bad.add(room)
-                told[room].reasons.append(
-                    f"its {part.what} are far from the middle of all rooms: {times:.0f} times the "
-                    f"usual distance, believed up to {_FAR:g}"
-                )
+    """How much each room is trusted; ``reputations`` get this round's, too.
+
+    A middle with liars in it points elsewhere itself, and honest rooms are unlike it: so those that
+    are known or found at first sight have no part in the one that decides. Limits are of all rooms
+    in both looks: those of the believed alone would be narrower each time.
+    """
+    believed = {room for room in told if reputations.get(room, 1.0) >= _BELIEVED}
+    believed -= _suspected(how, parts, believed).keys()
+    bad = _suspected(how, parts, believed)
     for room, about in told.items():
+        about.reasons += bad.get(room, [])
         about.trust = float(room not in bad)
         if how.reputation:
             # Who is new is believed: the round itself may speak against it.
@@ -224,16 +215,57 @@ def _judge(
             about.trust *= known if known >= _BELIEVED else 0.0
 
 
-def _distances(part: "_Weights | _Sets") -> dict[str, float]:
+def _suspected(
+    how: Defence, parts: "Sequence[_Weights | _Sets]", believed: Set[str]
+) -> dict[str, list[str]]:
+    """Why rooms are suspected, by room: those that are unlike the middle of the believed."""
+    why: dict[str, list[str]] = {}
+    for part in parts:
+        for what, scores in part.scores(believed).items():
+            heard = np.flatnonzero(~np.isnan(scores))
+            if len(heard) < _FEWEST:
+                continue
+            low, limit = outlying(scores[heard], how.cosine, _LEAST_SPREAD)
+            usual = float(np.median(scores[heard]))
+            for place in heard[low].tolist():
+                why.setdefault(part.rooms[place], []).append(
+                    f"its {what} point elsewhere: cosine {scores[place]:.2f} with the middle of "
+                    f"the believed rooms, usual is {usual:.2f}, believed from {limit:.2f}"
+                )
+        for room, times in _distances(part, believed).items():
+            if times > _FAR:
+                why.setdefault(room, []).append(
+                    f"its {part.what} are far from the middle of the believed rooms: {times:.0f} "
+                    f"times the usual distance, believed up to {_FAR:g}"
+                )
+    return why
+
+
+def _distances(part: "_Weights | _Sets", believed: Set[str]) -> dict[str, float]:
     """By room: its distance from the middle, in usual ones; the mean over what is compared."""
     found: dict[str, list[float]] = {}
     for rooms, values, _ in part.coordinates():
-        distance = norms(values - middle(values))
-        usual = float(np.median(distance))
+        _, distance, usual = _around(rooms, values, believed)
         if usual > 0:  # where most agree to the last bit, everybody else would be far
             for room, own in zip(rooms, distance.tolist(), strict=True):
                 found.setdefault(room, []).append(own / usual)
     return {room: float(np.mean(times)) for room, times in found.items()}
+
+
+def _around(
+    rooms: Sequence[str], values: Floats, believed: Set[str]
+) -> tuple[Floats, npt.NDArray[np.float64], float]:
+    """The middle of the believed […], all distances from it [n], and the usual one of theirs."""
+    own = _places(rooms, believed)
+    centre = middle(values[own])
+    distance = norms(values - centre)
+    return centre, distance, float(np.median(distance[own]))
+
+
+def _places(rooms: Sequence[str], believed: Set[str]) -> list[int]:
+    """Where the believed stand among the rooms; all, where they are too few to compare."""
+    own = [place for place, room in enumerate(rooms) if room in believed]
+    return own if len(own) >= _FEWEST else list(range(len(rooms)))
 
 
 # ---- what is merged -----------------------------------------------------------------------------
@@ -241,9 +273,10 @@ def _distances(part: "_Weights | _Sets") -> dict[str, float]:
 
 def _move(how: Defence, part: "_Weights | _Sets", told: Mapping[str, _Told]) -> None:
     """Put what is merged in place of what came."""
+    believed = {room for room, about in told.items() if about.trust}
     for rooms, values, put in part.coordinates():
-        centre = middle(values)
-        radius = how.clip * float(np.median(norms(values - centre))) if how.clip else np.inf
+        centre, _, usual = _around(rooms, values, believed)
+        radius = how.clip * usual if how.clip else np.inf
         trust = np.asarray([told[room].trust for room in rooms])
         made, shares = nearer(values, centre, radius, trust)
         for room, share in zip(rooms, shares.tolist(), strict=True):
@@ -252,11 +285,11 @@ def _move(how: Defence, part: "_Weights | _Sets", told: Mapping[str, _Told]) -> 
             trim = how.trim if how.rule == "trimmed" else _MEDIAN
             made, cut = cut_ends(made, trim)
             size = made[0].size
-            usual = 2 * cut_number(how.trim, len(rooms)) / len(rooms)
+            usually = 2 * cut_number(how.trim, len(rooms)) / len(rooms)
             for room, lost in zip(rooms, cut.tolist(), strict=True):
                 told[room].values += size
                 told[room].cut += size * lost
-                told[room].usually += size * usual
+                told[room].usually += size * usually
         put(made)
 
 
@@ -331,7 +364,7 @@ class _Weights:
     """Where the last round ended; empty where nobody knows."""
     ended: dict[str, Value] = field(default_factory=dict)
 
-    def scores(self) -> dict[str, npt.NDArray[np.float64]]:
+    def scores(self, believed: Set[str]) -> dict[str, npt.NDArray[np.float64]]:
         """cos(w_i − w, m − w) over all weights, w where the round began.
 
         The classifier by itself, so that a lie in it alone does not drown in the encoder; and its
@@ -339,6 +372,7 @@ class _Weights:
         honest rooms with few windows are as unlike each other as rows under other labels.
         """
         scores = {}
+        own = _places(self.rooms, believed)
         for what, classifier in (("encoder", False), ("classifier", True)):
             paths = [
                 path
@@ -351,12 +385,12 @@ class _Weights:
                 if all(name in self.before for name in names):
                     begun = [cast(Floats, self.before[name]).reshape(-1) for name in names]
                     values = values - np.concatenate(begun)
-                scores[f"weights of the {what}"] = cosines(values, middle(values))
+                scores[f"weights of the {what}"] = cosines(values, middle(values[own]))
         for path in self.paths:
             if path.startswith(f"{_WEIGHTS}{_CLASSIFIER}"):
                 rows = np.stack([cast(Floats, self.found[room][path]) for room in self.rooms])
                 if rows.ndim == 3 and rows.shape[1] > 1:  # (n, C, D)
-                    centre = middle(rows)
+                    centre = middle(rows[own])
                     scores["rows of the classifier"] = np.asarray(
                         [cosines_of_classes(own, centre) for own in rows]
                     )
@@ -375,8 +409,13 @@ class _Weights:
         )
 
     def _put(self, values: Floats) -> None:
-        """The weights of rooms, each from one vector; and where the round ended."""
-        ended = values.mean(axis=0, dtype=np.float64).astype(np.float32)
+        """The weights of rooms, each from one vector; and where the round ended.
+
+        Means are by windows where rooms tell how many they have, as FedAvg's: there the next round
+        begins, and steps are counted from there.
+        """
+        numbers = [float(cast(int, self.found[room].get(_WINDOWS, 1))) for room in self.rooms]
+        ended = np.average(values, axis=0, weights=numbers).astype(np.float32)
         at = 0
         for path in self.paths:
             old = cast(Floats, self.found[self.rooms[0]][path])
@@ -422,23 +461,28 @@ class _Sets:
     rooms: Sequence[str]
     found: _Found
 
-    def scores(self) -> dict[str, npt.NDArray[np.float64]]:
+    def scores(self, believed: Set[str]) -> dict[str, npt.NDArray[np.float64]]:
         """The mean over classes of cos(p_i^c − p̄_i, m^c − m̄_i): which class lies where.
 
         p̄_i and m̄_i are the means over the classes that room i holds: embeddings have much in
-        common, whatever the class. NaN for a room with fewer than two classes that three hold.
+        common, whatever the class. Who tells a single class is held against m̄ of all classes in
+        the place of both. NaN for a room without any class that three hold.
         """
         scores = np.full(len(self.rooms), np.nan)
         prototypes, present = self._stacked()  # (N, C, D), (N, C)
         shared = present.sum(axis=0) >= _FEWEST  # (C,)
         centre = np.zeros(prototypes.shape[1:], np.float32)  # (C, D)
         for place in np.flatnonzero(shared):
-            centre[place] = middle(prototypes[present[:, place], place])
+            holders = np.flatnonzero(present[:, place])
+            rooms = [self.rooms[holder] for holder in holders.tolist()]
+            centre[place] = middle(prototypes[holders[_places(rooms, believed)], place])
         for room in range(len(self.rooms)):
             mine = np.flatnonzero(present[room] & shared)
-            if len(mine) < 2:
-                continue
-            scores[room] = cosines_of_classes(prototypes[room, mine], centre[mine])
+            if len(mine) > 1:
+                scores[room] = cosines_of_classes(prototypes[room, mine], centre[mine])
+            elif len(mine) == 1 and shared.sum() > 1:
+                usual = centre[shared].mean(axis=0)  # (D,)
+                scores[room] = cosines(prototypes[room, mine] - usual, centre[mine[0]] - usual)[0]
         return {"prototypes": scores}
 
     def coordinates(self) -> Iterator[_Compared]:

@@ -7,13 +7,29 @@ set can leave, and stays when states are removed or a round is done anew: what w
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import get_args
 
 from fedapa.errors import RunError
 from fedapa.files import write_text
+from fedapa.learning.private import Unit
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Release"]
+
+_BEFORE: Unit = "window"
+"""What releases protected of which a ledger of before does not say it: the least."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """One noised set that could leave."""
+
+    multiplier: float
+    """Of the noise."""
+    unit: Unit
+    """What it protects. Protected recordings protect each of their windows, too; protected windows
+    say nothing of a recording, which is many."""
 
 
 @dataclass(frozen=True)
@@ -22,21 +38,28 @@ class Ledger:
 
     path: Path
 
-    def multipliers(self) -> list[float]:
-        """The noise multiplier of each release so far, in their order."""
+    def releases(self) -> list[Release]:
+        """All so far, in their order."""
         if not self.path.is_file():
             return []
         try:
-            told = json.loads(self.path.read_text())["multipliers"]
-            if not all(type(z) is float and 0 < z < math.inf for z in told):
-                raise ValueError("a noise multiplier is no number above 0")
+            told = json.loads(self.path.read_text())
+            if "multipliers" in told:  # as it was written before it told units
+                made = [Release(multiplier, _BEFORE) for multiplier in told["multipliers"]]
+            else:
+                made = [Release(one["multiplier"], one["unit"]) for one in told["releases"]]
+            if not all(type(one.multiplier) is float for one in made) or not all(
+                0 < one.multiplier < math.inf and one.unit in get_args(Unit) for one in made
+            ):
+                raise ValueError("a noise multiplier is no number above 0, or its unit unknown")
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(
                 f"{self.path}: says no longer what the room has released ({error}); put it back: "
                 "without it nobody knows how much of its privacy budget is left"
             ) from error
-        return list(told)
+        return made
 
-    def write(self, multipliers: Sequence[float]) -> None:
+    def write(self, releases: Sequence[Release]) -> None:
         """Keep the releases so far, the next one among them."""
-        write_text(self.path, json.dumps({"multipliers": list(multipliers)}) + "\n")
+        told = {"releases": [asdict(one) for one in releases]}
+        write_text(self.path, json.dumps(told) + "\n")

@@ -19,7 +19,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -58,7 +58,7 @@ from fedapa.evaluation.metrics import (
     score_over_time,
 )
 from fedapa.federation.attack import Attack, deceived, poisoned
-from fedapa.federation.ledger import Ledger
+from fedapa.federation.ledger import Ledger, Release
 from fedapa.federation.messages import (
     LONGEST_NOTE,
     Reply,
@@ -107,6 +107,10 @@ _LARGE = 1e3
 _PARTS: tuple[Part, ...] = ("train", "validation", "test", "continuous")
 _SLACK = 1e-6
 """Of a budget: what rounding may add to releases that were planned to spend it."""
+_OF_WINDOWS = (
+    "its privacy.json has releases that protect windows, and no ε of recordings follows from "
+    "those; use unit = 'window', or a folder of its own for recordings that were never told of"
+)
 _JOINED = "it had no state of this run and joined now"
 
 
@@ -266,22 +270,25 @@ class Participant:
         if budget is None or planned is None:
             raise PlanError("privacy: set epsilon, and releases where a run has no last round")
         ledger = Ledger(self.folder / "privacy.json")
-        made = ledger.multipliers()
+        made = ledger.releases()
+        if any(one.unit != privacy.unit for one in made) and privacy.unit == "recording":
+            return None, {}, _OF_WINDOWS
         multiplier = noise_multiplier(budget, privacy.delta, planned)
         noised: Payload | None = None
         withheld = ""
         if privacy.sends_in(round.number):
-            if epsilon_of([*made, multiplier], privacy.delta) > budget * (1 + _SLACK):
-                spent = epsilon_of(made, privacy.delta)
+            with_it = [*made, Release(multiplier, privacy.unit)]
+            if _spent(with_it, privacy.delta) > budget * (1 + _SLACK):
+                spent = _spent(made, privacy.delta)
                 withheld = (
                     f"its privacy budget is spent (ε {spent:.3g} of {budget:g} in {len(made)} "
                     "releases); it learns on and sends nothing more"
                 )
             else:
-                made.append(multiplier)
+                made = with_it
                 ledger.write(made)  # before anything can leave
                 noised = self._noised(state, upload, multiplier)
-        cost = epsilon_of(made, privacy.delta)
+        cost = _spent(made, privacy.delta)
         report = {"epsilon": cost, "delta": privacy.delta, "releases": float(len(made))}
         return noised, report, withheld
 
@@ -551,6 +558,11 @@ class _Passes:
         made = embed_each(model, (windows for windows, _ in self._room.inspect(part)))
         self._embeddings.append((model, part, made))
         return made
+
+
+def _spent(releases: Sequence[Release], delta: float) -> float:
+    """Privacy loss ε of all of them together."""
+    return epsilon_of([one.multiplier for one in releases], delta)
 
 
 def _asked_before(request: Request) -> str:

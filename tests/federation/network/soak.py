@@ -257,6 +257,7 @@ def _hits(
         one
         for one in injected
         if one.target in (room, "server")
+        and one.what != "stranger"  # who is refused keeps nobody away
         and one.begin < end
         and one.end + _SETTLING + deadline > begin
     ]

@@ -578,9 +578,10 @@ def published_table(setting: Setting, figures: Mapping[str, Mapping[str, float]]
             [titles.get(name, name), *(text(values, metric) for metric in metrics)]
             for name, values in figures.items()
         ],
-        note="From the paper, measured on its authors' private recordings, 80 % of them for "
-        "training and 20 % for testing; what was drawn (windows or recordings), rounds and seeds "
-        f"are not told. Not ours, and not comparable with ours{_published_lead(figures, titles)}",
+        note="From the paper, measured on its authors' private recordings, 80 % of the data "
+        "for training and 20 % for testing; what was drawn (windows or recordings), rounds and "
+        "seeds are not told. Not ours, and not comparable with ours"
+        f"{_published_lead(figures, titles)}",
     )
 
 

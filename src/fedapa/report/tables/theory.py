@@ -8,6 +8,8 @@ from fedapa.report.tables.table import Table
 __all__ = ["theory_table"]
 
 _NONE = "not measured"
+_ROUNDING = 1e-6
+"""A vector of length one is longer by so much at most, in single precision."""
 
 
 def theory_table(theory: Theory, *, rooms: int, temperature: float | None, about: str) -> Table:
@@ -26,7 +28,7 @@ def theory_table(theory: Theory, *, rooms: int, temperature: float | None, about
             "Longest embedding ‖r‖ (Assumption 3)",
             "1 at most",
             largest["embedding_longest"],
-            largest["embedding_longest"] <= 1,
+            largest["embedding_longest"] <= 1 + _ROUNDING,
         )
     ]
     if temperature is not None and theory.is_coupled:
@@ -66,7 +68,8 @@ def theory_table(theory: Theory, *, rooms: int, temperature: float | None, about
             )
         )
     else:
-        rows.append(["Corollary 1, Theorems 1 and 2", "give --gradients-every", "–", "–"])
+        missing = "no round had gradients (--gradients-every)"
+        rows.append(["Corollary 1, Theorems 1 and 2", missing, "–", "–"])
     if theory.one_round:
         nearest = min(theory.one_round, key=lambda entry: entry[2] - entry[1])
         number, reached, allowed = nearest  # where it holds by the least, or fails by the most
