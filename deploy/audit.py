@@ -20,6 +20,7 @@ __all__ = ["audit", "told_of"]
 
 LOCK = Path(__file__).with_name("requirements.txt")
 _SECONDS = 300
+_LONGEST = 200
 
 
 def told_of(report: Mapping[str, Any]) -> list[str]:
@@ -34,12 +35,16 @@ def told_of(report: Mapping[str, Any]) -> list[str]:
 
 def audit(command: Sequence[str], say: Any = sys.stdout.write) -> int:
     """Run pip-audit; 1 where it finds something, 0 where it finds nothing or cannot look."""
+    why = ""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+        why = (done.stderr.strip().splitlines() or [""])[-1]
         report = json.loads(done.stdout)
         found = told_of(report)
-    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired):
-        say("pip-audit: its database cannot be reached from here; nothing was audited\n")
+    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
+        # Mostly its database cannot be reached; what it said itself tells.
+        said = (why or f"{type(error).__name__}: {error}")[:_LONGEST]
+        say(f"pip-audit: nothing was audited, it cannot be asked from here ({said})\n")
         return 0
     for sentence in found:
         say(f"pip-audit: {sentence}\n")

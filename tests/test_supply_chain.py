@@ -123,10 +123,11 @@ def test_a_vulnerability_fails_and_a_database_out_of_reach_does_not(tmp_path: Pa
     assert audit(["cat", str(tmp_path / "report.json")], said.append) == 0
     assert audit(["false"], said.append) == 0
     assert audit(["there-is-no-such-program"], said.append) == 0
-    unreached = "pip-audit: its database cannot be reached from here; nothing was audited\n"
-    assert said == [
+    assert said[:2] == [
         "pip-audit: a 1.0: PYSEC-1; mended in 2.0\n",
         "pip-audit: no known vulnerability in 1 packages of requirements.txt\n",
-        unreached,
-        unreached,
     ]
+    nothing = "pip-audit: nothing was audited, it cannot be asked from here ("
+    assert all(one.startswith(nothing) for one in said[2:])
+    assert "there-is-no-such-program" in said[3], "what is in the way is told"
+    assert len(said) == 4

@@ -98,7 +98,10 @@ def _choice(folder: Path, name: str, seed: int) -> _Choice:
             f"{file}: is not there; make it with 'fedapa tune {name} --seed {seed}', or choose "
             "rows with --method"
         )
-    plan = Plan(**read_toml(file))
+    try:
+        plan = Plan(**read_toml(file))
+    except PlanError as error:
+        raise PlanError(f"{file}: is no plan of a search ({error}); tune again") from error
     trials = file.with_suffix(".json")
     try:
         told = json.loads(trials.read_text())
