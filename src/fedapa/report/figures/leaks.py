@@ -45,7 +45,8 @@ def leaks_figure(results: Mapping[str, Any]) -> Figure:
             range(len(rows)), [f"{row['title']}: {row['attack']}" for row in rows], fontsize=SMALL
         )
         axes.invert_yaxis()
-        axes.set_xlim(0.3, 1.02)
+        lowest = min(row["auc"]["low"] for row in rows)
+        axes.set_xlim(min(0.3, lowest - 0.02), 1.02)
         axes.set_xlabel("AUC")
         axes.legend(title="Who attacks", loc="lower right", fontsize=SMALL)
     return figure
