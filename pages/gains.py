@@ -86,7 +86,7 @@ CASES = (
     Case(_ALL, "WiAR (real), equal nets", "wiar/table1", "statistical"),
     Case(_ALL, "WiAR (real), nets that differ", "wiar/table1", "model"),
     Case(_ALL, "simulated, statistics", "simulated/table1", "features"),
-    Case(_TUNED, "simulated, statistics", "tuned/table1-tuned", "features"),
+    Case(_TUNED, "Wi-CaL (real)", "tuned/table1-tuned", "features"),
     Case(_PROTOCOL, "equal nets", "protocol/protocol", "statistical"),
     Case(_PROTOCOL, "nets by size", "protocol/protocol", "model"),
 )

@@ -145,6 +145,15 @@ def test_a_net_that_memorises_is_found_out_by_its_weights() -> None:
     }
 
 
+def test_who_gets_weights_beside_prototypes_needs_no_model_file() -> None:
+    """FedJoin's server takes prototypes apart by the encoder that came with them, but for the
+    normaliser, which stays in the room. FedAPA's has to guess the encoder and is far from that."""
+    told = membership(heard("fedjoin"))
+    assert auc_of(told, "server · regression") > 0.9
+    assert auc_of(membership(heard("fedapa")), "server · regression") < 0.8
+    assert {"server · loss", "room · loss", "model file · regression"} <= set(told.scores)
+
+
 def test_what_is_found_without_a_message_is_told_beside_the_attacks() -> None:
     """Where who is used is drawn it is a guess; where unused ones are later, and later ones other,
     it is not, though nobody has seen a message."""

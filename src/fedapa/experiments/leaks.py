@@ -21,6 +21,7 @@ import torch
 from fedapa.algorithms import find
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.algorithms.fedavg import FedAvg
+from fedapa.algorithms.fedjoin import FedJoin
 from fedapa.algorithms.fedproto import FedProto
 from fedapa.attacks.roc import Interval, Matched, bootstrapped, first_named, measured
 from fedapa.csi.capture import data_kind
@@ -107,6 +108,7 @@ def leak_cases(split: str) -> list[LeakCase]:
         ),
         LeakCase(FedProto.name, FedProto.title, {"algorithm": FedProto.name}),
         LeakCase(FedAvg.name, FedAvg.title, {"algorithm": FedAvg.name}, asked=weights),
+        LeakCase(FedJoin.name, FedJoin.title, {"algorithm": FedJoin.name}, asked=weights),
     ]
 
 

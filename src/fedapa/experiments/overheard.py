@@ -148,6 +148,11 @@ class Overheard:
         return made
 
     @property
+    def sends_weights(self) -> bool:
+        """Whether a server has an encoder of every room without anybody's model file."""
+        return all("weights" in upload for upload in self.uploads[self.last].values())
+
+    @property
     def sent(self) -> float:
         """The share of the prototypes that rooms could have sent in the last round."""
         sets = self.sets(self.last)
@@ -280,11 +285,11 @@ def membership(heard: Overheard) -> Told:
             [f"{name} · {each.label} · {each.day}" for each in candidates],
             [each.member for each in candidates],
         )
-        scores = (
-            _of_prototypes(heard, name, candidates)
-            if heard.sets(heard.last)
-            else _of_weights(heard, name, candidates)
-        )
+        scores: dict[str, _Floats] = {}
+        if heard.sets(heard.last):
+            scores |= _of_prototypes(heard, name, candidates)
+        if heard.sends_weights:
+            scores |= _of_weights(heard, name, candidates)
         scores |= {"nobody · typicality": _typicality(heard.places[name].room, candidates)}
         for attack, values in scores.items():
             told.scores.setdefault(attack, []).extend(values.tolist())
@@ -329,15 +334,22 @@ def _of_prototypes(
         for number in heard.rounds
     ]
     sent = [heard.sets(number) for number in heard.rounds]
-    scores = _by_rounds(
-        "server",
-        labels,
-        [
+    if heard.sends_weights:  # the room's own encoder came with the set
+        looked = [
+            _embedded(
+                heard.model(name, cast(NamedArrays, heard.uploads[number][name]["weights"])),
+                room,
+                candidates,
+                pool,
+            )[0]
+            for number in heard.rounds
+        ]
+    else:
+        looked = [
             _in_its_place(shadow, labels, sets[other], sets[name])
             for shadow, sets in zip(shadows, sent, strict=True)
-        ],
-        [sets[name] for sets in sent],
-    )
+        ]
+    scores = _by_rounds("server", labels, looked, [sets[name] for sets in sent])
     means = [_mean_sent(heard.downloads[number + 1][other]) for number in heard.rounds]
     if all(mean is not None for mean in means):
         got = [mean for mean in means if mean is not None]
