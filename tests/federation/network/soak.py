@@ -263,6 +263,21 @@ def _hits(
     ]
 
 
+def unexcused(
+    records: Sequence[Mapping[str, Any]],
+    injected: Sequence[Injected],
+    ends: Mapping[int, float],
+    deadline: float,
+) -> int:
+    """Rooms in rounds whose absence would have been wrong: what the judge could see at all."""
+    return sum(
+        not _hits(room, record["round"], injected, ends, deadline)
+        for record in records
+        if record["round"] in ends
+        for room in record["rooms"]
+    )
+
+
 def _absences(
     record: Mapping[str, Any],
     injected: Sequence[Injected],
@@ -602,12 +617,14 @@ class Soak:
         rejected = sum(len(record.get("rejected", {})) for record in records)
         lives = [sample for sample in self.samples.values() if len(sample.moments) > 1]
         long = [one for one in lives if one.moments[-1][0] - one.moments[0][0] >= _LONG_LIFE]
+        free = unexcused(records, self.injected, self.ends, self.deadline)
         done = ", ".join(f"{number} × {what}" for what, number in sorted(kinds.items()))
         return (
             f"{len(records)} rounds, {len(self.rooms)} rooms; injected: {done}, "
             f"{len({entry['round'] for entry in lies})} rounds with a lie; recorded: {absent} "
-            f"absences, {rejected} rejections; {len(self.samples)} processes, {len(long)} of them "
-            f"for {_LONG_LIFE:.0f} s or longer"
+            f"absences, {rejected} rejections; {free} of {len(records) * len(self.rooms)} uploads "
+            f"had no fault to excuse an absence; {len(self.samples)} processes, {len(long)} of "
+            f"them for {_LONG_LIFE:.0f} s or longer"
         )
 
     def end(self) -> None:

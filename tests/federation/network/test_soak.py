@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.federation.network.soak import Injected, Line, Sample, grown, judge
+from tests.federation.network.soak import Injected, Line, Sample, grown, judge, unexcused
 
 ROOMS = ("cafe", "hall", "liar")
 ENDS = {number: 10.0 * number for number in range(1, 41)}
@@ -61,8 +61,18 @@ def test_an_absence_needs_a_fault_of_that_room_at_that_time() -> None:
     assert judged(absent) == unseen
     assert judged(absent, (Injected("cut", "hall", 185.0, 195.0),)) == []
     assert judged(absent, (Injected("cut", "cafe", 185.0, 195.0),)) == unseen
+    assert judged(absent, (Injected("kill server", "server", 185.0, 195.0),)) == []
+    stranger = Injected("stranger", "server", 185.0, 185.0)
+    assert judged(absent, (stranger,)) == unseen, "who is refused keeps nobody away"
     assert judged(absent, (Injected("cut", "hall", 20.0, 30.0),)) == unseen, "long before"
     assert judged(absent, (Injected("cut", "hall", 201.0, 230.0),)) == unseen, "after it"
+
+
+def test_how_many_presences_were_free_to_be_wrong_is_counted() -> None:
+    """Three rooms in 40 rounds. A cut of the hall from 185 to 195 s excuses it where uploads came
+    before 195 + 40 + 5 s and after 185 s: those of the rounds 20 to 25, six of 120."""
+    assert unexcused(whole(), (), ENDS, 5.0) == 120
+    assert unexcused(whole(), (Injected("cut", "hall", 185.0, 195.0),), ENDS, 5.0) == 114
 
 
 def test_a_room_that_was_dead_all_the_time_cannot_have_taken_part() -> None:
