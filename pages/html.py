@@ -25,6 +25,8 @@ __all__ = ["as_html", "write_html"]
 _STUDY = re.compile(r'(href="(?![a-z]+:)(?:[^"#]*/)?)results\.md(#[^"]*)?"')
 _PAGE = re.compile(r'(href="(?![a-z]+:)[^"#]*)\.md(#[^"]*)?"')
 _DRAWN = re.compile(r'(src="(?:overview|when))\.png"')
+_WORDS = re.compile(r"<(t[hd])>")
+"""A cell of a column that the Markdown does not align."""
 _HEADING = re.compile(r"<h([1-6])>(.*?)</h\1>")
 
 
@@ -57,6 +59,8 @@ def as_html(text: str) -> str:
     body = _STUDY.sub(lambda found: f'{found[1]}index.html{found[2] or ""}"', body)
     body = _PAGE.sub(lambda found: f'{found[1]}.html{found[2] or ""}"', body)
     body = _DRAWN.sub(r'\1.svg"', body)
+    # Columns of words: numbers are told by their dashes and colon, and do not break.
+    body = _WORDS.sub(r'<\1 style="text-align:left; white-space:normal">', body)
     return _HEADING.sub(_with_anchor, body)
 
 

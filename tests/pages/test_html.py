@@ -10,12 +10,13 @@ from tests.report import made
 def test_links_and_anchors_lead_where_markdown_has_them() -> None:
     page = as_html(
         "# The paper's protocol\n\n[tune](../tune.md#a-table) [out](https://example.org/a.md)\n\n"
-        "| a | b |\n|---|---|\n| 1 | 2 |\n\n![gains](when.png)\n"
+        "| a | b |\n|---|---:|\n| one | 2 |\n\n![gains](when.png)\n"
     )
     assert '<h1 id="the-papers-protocol">' in page
     assert 'href="../tune.html#a-table"' in page
     assert 'href="https://example.org/a.md"' in page
-    assert "<td>2</td>" in page
+    assert '<td style="text-align:left; white-space:normal">one</td>' in page
+    assert '<td style="text-align:right">2</td>' in page
     assert 'src="when.svg"' in page
 
 
