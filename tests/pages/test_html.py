@@ -15,7 +15,7 @@ def test_links_and_anchors_lead_where_markdown_has_them() -> None:
     assert '<h1 id="the-papers-protocol">' in page
     assert 'href="../tune.html#a-table"' in page
     assert 'href="https://example.org/a.md"' in page
-    assert '<td style="text-align:left; white-space:normal">one</td>' in page
+    assert '<td style="text-align:left; white-space:normal; min-width:6rem">one</td>' in page
     assert '<td style="text-align:right">2</td>' in page
     assert 'src="when.svg"' in page
 
