@@ -21,6 +21,7 @@ __all__ = ["audit", "told_of"]
 LOCK = Path(__file__).with_name("requirements.txt")
 _SECONDS = 300
 _LONGEST = 200
+"""Letters of what pip-audit says where it cannot look."""
 
 
 def told_of(report: Mapping[str, Any]) -> list[str]:

@@ -59,7 +59,7 @@ def as_html(text: str) -> str:
     body = _STUDY.sub(lambda found: f'{found[1]}index.html{found[2] or ""}"', body)
     body = _PAGE.sub(lambda found: f'{found[1]}.html{found[2] or ""}"', body)
     body = _DRAWN.sub(r'\1.svg"', body)
-    # Columns of words: numbers are told by their dashes and colon, and do not break.
+    # Columns of words; those of numbers are aligned in the Markdown, and their cells do not break.
     body = _WORDS.sub(r'<\1 style="text-align:left; white-space:normal; min-width:6rem">', body)
     return _HEADING.sub(_with_anchor, body)
 

@@ -139,6 +139,10 @@ def test_a_damaged_ledger_is_no_fresh_budget(make_rooms: MakeRooms, tmp_path: Pa
     (tmp_path / "privacy.json").write_text("{}")
     with pytest.raises(RunError, match="put it back"):
         exchanges(participant(make_rooms, tmp_path), [1])
+    for spoilt in ({"multiplier": 1, "unit": "window"}, {"multiplier": 1.0, "unit": "day"}):
+        (tmp_path / "privacy.json").write_text(json.dumps({"releases": [spoilt]}))
+        with pytest.raises(RunError, match="put it back"):
+            exchanges(participant(make_rooms, tmp_path), [1])
 
 
 def test_the_server_takes_a_noised_set_of_any_form(make_rooms: MakeRooms, tmp_path: Path) -> None:

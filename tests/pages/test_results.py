@@ -65,7 +65,7 @@ def test_no_page_has_both_earlier_and_present_results() -> None:
 def test_committed_results_name_their_data_split_seeds_and_commit(path: Path) -> None:
     results = Results.load(path)
     assert json.loads(path.read_text())["data"] == results.kind
-    # At the paper's size of windows a seed costs hours: one, which its page says.
+    # At the paper's size of windows a seed takes 40 minutes on two cores: one, as its page says.
     assert len(results.seeds) >= 3 or path.parent.name == "one-seed-1000"
     assert results.commits
     assert not any("+changes" in commit for commit in results.commits)

@@ -150,7 +150,8 @@ class Overheard:
     @property
     def sends_weights(self) -> bool:
         """Whether a server has an encoder of every room without anybody's model file."""
-        return all("weights" in upload for upload in self.uploads[self.last].values())
+        sent = self.uploads[self.last].values()
+        return bool(sent) and all("weights" in upload for upload in sent)
 
     @property
     def sent(self) -> float:

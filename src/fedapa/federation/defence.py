@@ -372,7 +372,7 @@ class _Weights:
         honest rooms with few windows are as unlike each other as rows under other labels.
         """
         scores = {}
-        own = _places(self.rooms, believed)
+        usual = _places(self.rooms, believed)
         for what, classifier in (("encoder", False), ("classifier", True)):
             paths = [
                 path
@@ -385,12 +385,12 @@ class _Weights:
                 if all(name in self.before for name in names):
                     begun = [cast(Floats, self.before[name]).reshape(-1) for name in names]
                     values = values - np.concatenate(begun)
-                scores[f"weights of the {what}"] = cosines(values, middle(values[own]))
+                scores[f"weights of the {what}"] = cosines(values, middle(values[usual]))
         for path in self.paths:
             if path.startswith(f"{_WEIGHTS}{_CLASSIFIER}"):
                 rows = np.stack([cast(Floats, self.found[room][path]) for room in self.rooms])
                 if rows.ndim == 3 and rows.shape[1] > 1:  # (n, C, D)
-                    centre = middle(rows[own])
+                    centre = middle(rows[usual])
                     scores["rows of the classifier"] = np.asarray(
                         [cosines_of_classes(own, centre) for own in rows]
                     )

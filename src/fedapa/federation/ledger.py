@@ -48,10 +48,11 @@ class Ledger:
                 made = [Release(multiplier, _BEFORE) for multiplier in told["multipliers"]]
             else:
                 made = [Release(one["multiplier"], one["unit"]) for one in told["releases"]]
-            if not all(type(one.multiplier) is float for one in made) or not all(
-                0 < one.multiplier < math.inf and one.unit in get_args(Unit) for one in made
-            ):
-                raise ValueError("a noise multiplier is no number above 0, or its unit unknown")
+            for one in made:
+                if type(one.multiplier) is not float or not 0 < one.multiplier < math.inf:
+                    raise ValueError("a noise multiplier is no number above 0")
+                if one.unit not in get_args(Unit):
+                    raise ValueError(f"unit '{one.unit}' is unknown")
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(
                 f"{self.path}: says no longer what the room has released ({error}); put it back: "

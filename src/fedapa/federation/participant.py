@@ -271,7 +271,7 @@ class Participant:
             raise PlanError("privacy: set epsilon, and releases where a run has no last round")
         ledger = Ledger(self.folder / "privacy.json")
         made = ledger.releases()
-        if any(one.unit != privacy.unit for one in made) and privacy.unit == "recording":
+        if privacy.unit == "recording" and any(one.unit == "window" for one in made):
             return None, {}, _OF_WINDOWS
         multiplier = noise_multiplier(budget, privacy.delta, planned)
         noised: Payload | None = None
