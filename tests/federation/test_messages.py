@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from fedapa.errors import DataError, PayloadError, RunError
 from fedapa.evaluation.metrics import score
 from fedapa.federation import messages
 from fedapa.federation.messages import Agreement, Reply, Request
-from fedapa.payload import decode, encode
+from fedapa.payload import Tree, decode, encode
 from fedapa.randomness import Key
 from fedapa.rooms.card import DataCard, RoomCard
 from tests.conftest import MakeRooms
@@ -359,3 +359,11 @@ def test_a_name_of_pages_is_refused_in_a_sentence() -> None:
         messages.decode_data_card(encode(tree))
     assert "use 1 to 64 letters" in str(refused.value)
     assert len(str(refused.value)) < 500
+
+
+def test_a_score_by_a_name_of_pages_is_refused_in_a_sentence() -> None:
+    tree = dict(decode(FRAMES["reply"]))
+    frame = encode({**tree, "scores": {**cast(Tree, tree["scores"]), "x" * 50_000: 0.5}})
+    with pytest.raises(PayloadError, match=r"scores\.xxx.* is unknown") as refused:
+        messages.decode_reply(frame)
+    assert len(str(refused.value)) < 2000

@@ -172,13 +172,13 @@ def test_what_is_no_record_is_named_and_what_came_before_is_shown(tmp_path: Path
 def test_numbers_that_are_none_are_gaps(tmp_path: Path) -> None:
     client = Client(begin(tmp_path))
     line = record(1)
-    line["rooms"]["cafe"] |= {"accuracy": float("nan"), "loss": True}
+    line["rooms"]["cafe"] |= {"accuracy": float("nan"), "loss": True, "mae_median": 10**400}
     line["rooms"]["hall"] = {"participated": False, "bytes_up": 0, "bytes_down": 0}
     line["server"]["weights"][0][0] = None
     write(tmp_path, line)
     document = told(client)
     assert document["accuracy"] == {"cafe": [None], "hall": [None], "lab": [pytest.approx(0.12)]}
-    assert document["loss"]["cafe"] == [None]
+    assert document["loss"]["cafe"] == document["mae"]["cafe"] == [None]
     assert document["weights"] is None
 
 

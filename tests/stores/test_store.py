@@ -1,6 +1,7 @@
 """The store: what is written is read, and what is not ours is refused in one sentence."""
 
 import resource
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -230,6 +231,30 @@ def test_what_is_not_as_documented_is_named(
             store.about(room)
             for recording in store.recordings(room):
                 store.read(recording, 0, 1)
+
+
+@pytest.mark.parametrize(("number", "size"), [(0, 0), (1, 2**64 - 16), (1, 2**40)])
+def test_a_heap_of_texts_without_an_end_is_refused_and_not_read_for_ever(
+    make_store: MakeStore, number: int, size: int
+) -> None:
+    """HDF5 2.0 never comes back from the first of them."""
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    content = bytearray(path.read_bytes())
+    heap = content.index(b"GCOL")
+    first = heap + 16
+    struct.pack_into("<HHIQ", content, first, number, 0, 0, size)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=f"texts at byte {heap} has no end; damaged: make it"):
+        Store(path)
+
+
+def test_values_that_look_like_a_heap_are_values(make_store: MakeStore) -> None:
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        file["cafe/0-0"].create_dataset("odd", data=np.frombuffer(b"GCOL\x01" + b"\xff" * 27, "u1"))
+        file["cafe/0-0"].create_dataset("end", data=np.frombuffer(b"GCOL\x01", "u1"))
+    with Store(path) as store:
+        assert len(store.recordings("cafe")) == 2
 
 
 def _replaced(file: h5py.File, values: np.ndarray) -> None:

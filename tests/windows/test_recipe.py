@@ -68,6 +68,10 @@ def test_the_normaliser_stands_beside_the_text() -> None:
         ({"longest_gap": 0.0}, "longest gap 0 is no number of seconds"),
         ({"low_pass": 50.0}, "needs more than 100 packets per second"),
         ({"low_pass": 1e-9}, "looks at more than 10000 packets"),
+        ({"low_pass": 10**400}, "low-pass 10000.*… is no cut-off"),
+        ({"rate": 10**400}, "rate 10000.*… is no rate"),
+        ({"seconds": 10**400}, "seconds 10000.*… is no length"),
+        ({"longest_gap": 10**400}, "longest gap 10000.*… is no number of seconds"),
         ({"normaliser": 3}, "normaliser is a int"),
     ],
 )

@@ -195,13 +195,13 @@ def _check_score(word: str, value: float) -> None:
     alternative, dot, metric = ("", "", word) if word in METRICS else word.partition(".")
     if metric not in METRICS or (dot and not alternative):
         raise PayloadError(
-            f"scores.{word} is unknown; expected {', '.join(METRICS)}, of an alternative as "
+            f"scores.{word:.60} is unknown; expected {', '.join(METRICS)}, of an alternative as "
             "name.metric"
         )
     in_people = METRICS[metric].in_people
     if value < 0 or (value > 1 and not in_people):
         expected = "0 or more" if in_people else "0 to 1"
-        raise PayloadError(f"scores.{word} is {value}; expected {expected}")
+        raise PayloadError(f"scores.{word:.60} is {value}; expected {expected}")
 
 
 def check_reply(reply: Reply, card: RoomCard) -> None:
@@ -399,7 +399,8 @@ def decode_reply(frame: bytes, source: str = "reply", *, upload: bytes | None = 
             withheld=cast(str, withheld),
         )
     except PayloadError as error:
-        raise PayloadError(f"{source}: {str(error).removeprefix(f'{source}: ')}") from error
+        told = str(error).removeprefix(f"{source}: ")
+        raise PayloadError(f"{source}: {told:.1000}") from error
 
 
 # ---- what all of them share ----------------------------------------------------------------------

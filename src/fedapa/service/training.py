@@ -474,9 +474,13 @@ def _scores(entry: Mapping[str, Any]) -> _Numbers:
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # JSON has whole numbers of any length
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _mean(scores: Iterable[_Numbers]) -> _Numbers:

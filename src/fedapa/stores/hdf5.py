@@ -7,14 +7,18 @@ written in memory, and the error is raised by us, at the next call.
 A file may hold links and datasets that lead to other files, which HDF5 would open, read and even
 write, and shapes that are not backed by values. Both are refused. So are attributes of other types
 than ours: of one that is shorter than its type says, HDF5 reads what lies behind it in memory and
-takes that for pointers.
+takes that for pointers. And so are texts in a heap that has no end: HDF5 2.0 looks for it for ever.
 """
 
 import contextlib
+import functools
 import io
 import math
+import mmap
 import os
+import re
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +29,15 @@ import numpy as np
 from fedapa.errors import DataError
 from fedapa.files import aside
 
-__all__ = ["attribute", "check_dataset", "check_links", "child", "is_hdf5", "replaced"]
+__all__ = [
+    "attribute",
+    "check_dataset",
+    "check_heaps",
+    "check_links",
+    "child",
+    "is_hdf5",
+    "replaced",
+]
 
 _SQUEEZED = 1032
 """How many times smaller than its values a compressed chunk can be: what deflate reaches."""
@@ -35,6 +47,13 @@ _LARGEST_CHUNK = 1 << 28
 
 _PLAIN = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING, h5py.h5t.ENUM)
 """What attributes of ours are; h5py's truth values are an enumeration."""
+
+
+_HEAP = re.compile(rb"GCOL\x01")
+"""How a global heap begins, which has the texts of attributes: its signature and version."""
+_HEAP_HEAD = struct.Struct("<5x3xQ")
+_HEAP_OBJECT = struct.Struct("<H6xQ")
+"""The size of a heap with its head; an object's number, 0 for what is free, and its bytes."""
 
 
 def is_hdf5(path: Path) -> bool:
@@ -182,6 +201,50 @@ def attribute(attributes: h5py.AttributeManager, name: str, place: str, default:
             "damaged, or not made by fedapa"
         )
     return attributes[name]
+
+
+def check_heaps(path: Path) -> None:
+    """Refuse a file with a heap that HDF5 would read for ever; once for each state of a file."""
+    told = path.stat()
+    _check_heaps(path.resolve(), told.st_ino, told.st_size, told.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=256)
+def _check_heaps(path: Path, inode: int, size: int, modified: int) -> None:
+    """Nobody tells where the heaps are: whatever begins like one is looked at, 3 GB a second."""
+    if not size:
+        return
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        for found in _HEAP.finditer(content):
+            if not _ends(content, found.start()):
+                raise DataError(
+                    f"{path}: the heap of its texts at byte {found.start()} has no end; damaged: "
+                    "make it again"
+                )
+
+
+def _ends(content: mmap.mmap, at: int) -> bool:
+    """Whether the objects of a heap lead to its end, or to a size that HDF5 itself refuses.
+
+    What is free may have no bytes, which leads nowhere; the bytes of anything else are rounded up
+    to eight, in 64 bits, so that a huge size may become none.
+    """
+    if at + _HEAP_HEAD.size > len(content):
+        return True
+    (size,) = _HEAP_HEAD.unpack_from(content, at)
+    end = at + size
+    if end > len(content):  # values that look like a heap, or one that HDF5 refuses
+        return True
+    at += _HEAP_HEAD.size
+    while at + _HEAP_OBJECT.size <= end:
+        number, length = _HEAP_OBJECT.unpack_from(content, at)
+        if length > end - at or not (number or length):
+            return False
+        at += _HEAP_OBJECT.size + -(-length // 8) * 8 if number else length
+    return True
 
 
 def check_dataset(dataset: h5py.Dataset, place: str) -> None:

@@ -32,7 +32,14 @@ from fedapa.csi.capture import packet_rates
 from fedapa.errors import DataError
 from fedapa.files import locked, readable
 from fedapa.interrupts import held_back, uninterrupted
-from fedapa.stores.hdf5 import attribute, check_dataset, check_links, child, replaced
+from fedapa.stores.hdf5 import (
+    attribute,
+    check_dataset,
+    check_heaps,
+    check_links,
+    child,
+    replaced,
+)
 from fedapa.windows.labels import Label, check_name
 from fedapa.windows.recipe import Recipe
 
@@ -114,6 +121,7 @@ class Store:
         if not self.path.is_file():
             raise DataError(f"{self.path}: is no regular file; expected a store")
         try:
+            check_heaps(self.path)
             self._file = h5py.File(self.path, "r")
         except OSError as error:
             raise DataError(
