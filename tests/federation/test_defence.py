@@ -73,7 +73,8 @@ def test_exchanged_prototypes_are_named_and_replaced_by_the_middle() -> None:
     uploads = of_prototypes({**dict.fromkeys("abcd", honest), "liar": honest[::-1]})
     made = defend(Defence(cosine=3.0), uploads, nets(uploads), {})
     assert made.uploads["liar"]["prototypes"].tolist() == honest  # type: ignore[union-attr]
-    assert "prototypes point elsewhere: cosine -1.00" in made.suspects["liar"]
+    assert "prototypes are elsewhere, 40.0 usual spreads off" in made.suspects["liar"]
+    assert "cosine -1.00" in made.suspects["liar"]
     assert list(made.suspects) == ["liar"]
     assert made.trust == {**dict.fromkeys("abcd", 1.0), "liar": 0.0}
 
@@ -94,7 +95,8 @@ def test_what_is_scaled_points_where_the_others_point_and_is_replaced_all_the_sa
 
 def test_a_reputation_is_lost_fast_and_comes_back_slowly() -> None:
     """β = 0.5: lies in two rounds give 0.5 and 0.25. Honest again: a sixth of 0.5 of what it
-    lacks comes back, 0.25 + 0.75/12 = 0.3125, and it stays replaced. From 0.52 it is 0.56."""
+    lacks comes back, 0.25 + 0.75/12 = 0.3125, and it stays replaced. From 0.52 it is 0.56, and
+    it is heard like anybody else."""
     honest = [[5.0, 1.0], [5.0, -1.0]]
     lies = of_prototypes({**dict.fromkeys("abcd", honest), "liar": honest[::-1]})
     true = of_prototypes({**dict.fromkeys("abcd", honest), "liar": [[5.0, 2.0], [5.0, -2.0]]})
@@ -106,9 +108,23 @@ def test_a_reputation_is_lost_fast_and_comes_back_slowly() -> None:
     assert kept.trust["liar"] == 0.0
     assert "its reputation is 0.31" in kept.suspects["liar"]
     again = defend(how, true, nets(true), {"reputation": {"liar": 0.52}, "ended": {}})
-    assert again.trust["liar"] == pytest.approx(0.56)
-    # μ = (4 · 1 + 0.56 · 2)/4.56 = 1.122807, and 0.56 of the way from it to 2 is 1.614035.
-    assert again.uploads["liar"]["prototypes"][0] == pytest.approx([5.0, 1.614035])  # type: ignore[index,call-overload]
+    assert again.memory["reputation"]["liar"] == pytest.approx(0.56)  # type: ignore[index,call-overload]
+    assert again.trust["liar"] == 1.0
+    assert again.uploads["liar"]["prototypes"][0].tolist() == [5.0, 2.0]  # type: ignore[index,union-attr]
+
+
+def test_direction_and_distance_speak_together() -> None:
+    """In the second round, from (0, 0) on, six rooms have gone around (1, 0). A seventh that went
+    further in this direction, or as far as the others and somewhat elsewhere, is believed; one that
+    went further and elsewhere is not."""
+    others = {"a": (1.0, -1.0), "b": (1.0, -0.6), "c": (1.2, -0.2)}
+    others |= {"d": (0.8, 0.2), "e": (1.0, 0.6), "f": (1.0, 1.0)}
+    began = of_weights({room: [0.0, 0.0] for room in [*others, "g"]})
+    memory = defend(GUARD, began, nets(began), {}).memory
+    for own, named in (((3.0, 0.0), []), ((0.4, -1.2), []), ((0.0, -2.0), ["g"])):
+        uploads = of_weights({room: list(ends) for room, ends in {**others, "g": own}.items()})
+        made = defend(GUARD, uploads, nets(uploads), memory)
+        assert list(made.suspects) == named, own
 
 
 def test_rows_of_the_classifier_under_other_labels_are_named() -> None:
@@ -124,7 +140,7 @@ def test_rows_of_the_classifier_under_other_labels_are_named() -> None:
     }
     made = defend(Defence(cosine=2.0), uploads, nets(uploads), {})
     assert list(made.suspects) == ["liar"]
-    assert "rows of the classifier point elsewhere: cosine -1.00" in made.suspects["liar"]
+    assert "rows of the classifier are elsewhere, 40.0 usual spreads off" in made.suspects["liar"]
     merged = made.uploads["liar"]["weights"]["classifier.weight"]  # type: ignore[index,call-overload]
     assert merged.tolist() == rows.tolist()  # type: ignore[union-attr]
 

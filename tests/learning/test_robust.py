@@ -10,7 +10,7 @@ from fedapa.learning.robust import (
     cut_number,
     middle,
     nearer,
-    outlying,
+    spreads_below,
 )
 
 
@@ -73,15 +73,14 @@ def test_cosines_of_classes_leave_out_what_all_have_in_common() -> None:
     assert cosines_of_classes(np.ones((2, 2)), own) == 0.0
 
 
-def test_who_lies_below_the_usual_spread_is_outlying() -> None:
+def test_scores_are_told_in_usual_spreads() -> None:
     """0.9, 0.8, 0.7, 0.6, −0.5: median 0.7; 0.9, 0.8 and 0.7 lie 0.2, 0.1 and 0 above, median 0.1,
-    so s = 0.14826 and the limit with z = 2 is 0.7 − 0.29652."""
-    low, limit = outlying(np.array([0.9, 0.8, 0.7, 0.6, -0.5]), 2.0, 0.05)
-    assert low.tolist() == [False, False, False, False, True]
-    assert limit == pytest.approx(0.40348)
+    so s = 0.14826; −0.5 lies 1.2/0.14826 = 8.09 of them below, 0.9 lies 1.35 above."""
+    below = spreads_below(np.array([0.9, 0.8, 0.7, 0.6, -0.5]), 0.05)
+    assert below == pytest.approx([-1.349, -0.6745, 0.0, 0.6745, 8.094], abs=1e-3)
 
 
 def test_rooms_that_agree_do_not_accuse_each_other() -> None:
-    """All spreads are 0, so that s₀ = 0.05 counts: 0.86 is within 3 · 0.05 of 1."""
-    low, _ = outlying(np.array([1.0, 1.0, 1.0, 0.86]), 3.0, 0.05)
-    assert not low.any()
+    """All spreads are 0, so that s₀ = 0.05 counts: 0.86 is 2.8 of them below 1."""
+    below = spreads_below(np.array([1.0, 1.0, 1.0, 0.86]), 0.05)
+    assert below == pytest.approx([0.0, 0.0, 0.0, 2.8])

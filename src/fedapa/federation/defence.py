@@ -5,13 +5,13 @@ plausible. It stands between the two: after acceptance, before ``merge``, for ev
 every engine. Nothing is rejected here; every room keeps its place, and what is merged for it lies
 nearer to the *middle*, the median of the believed rooms in every coordinate:
 
-1. ``cosine``: a room whose upload points elsewhere than the middle, by more than the usual spread,
-   is replaced by the mean of the others (Muñoz-González et al., arXiv 1909.05125, 2019: cosines
-   with the aggregate, limits from their median). So is one that is much further off than usual.
+1. ``cosine``: a room whose upload points elsewhere than the middle or lies further off than usual,
+   by so many usual spreads of both together, is replaced by the mean of the others (Muñoz-González
+   et al., arXiv 1909.05125, 2019: cosines with the aggregate, limits from their median).
    It is looked at twice: who is suspected at first has no part in the middle of the second look.
-2. ``reputation``: over rounds; a room that was replaced often counts less, also when it is not
-   (the same: a posterior of honest rounds; here an exponential mean that is lost faster than it
-   comes back).
+2. ``reputation``: over rounds; a room that was replaced often stays replaced for some rounds (the
+   same: a posterior of honest rounds; here an exponential mean that is lost faster than it comes
+   back).
 3. ``clip``: nobody is further from the middle than so many times the usual distance (Karimireddy et
    al., ICML 2021: clipping around a centre; Sun et al., arXiv 1911.07963, 2019: norms).
 4. ``rule``: the ends of every coordinate are cut off (Yin et al., ICML 2018: the coordinate-wise
@@ -45,7 +45,7 @@ from fedapa.learning.robust import (
     middle,
     nearer,
     norms,
-    outlying,
+    spreads_below,
 )
 from fedapa.payload import Tree, Value, digest, leaves
 
@@ -62,8 +62,14 @@ _SLOWER = 6.0
 rooms point anywhere, so that liars pass for some rounds; by then they are known."""
 _SHARE_LEFT = 0.5
 """Of its way from the middle: who is clipped to less is named."""
+_LEAST_FACTOR = 0.25
+"""The spread of logarithms of distances, at least: who is 1.28 times as far off as usual is one
+spread further."""
+_NEAR = 0.5
+"""Of the usual distance: who is nearer is near, or a room that is the middle itself would make the
+spread of distances endless."""
 _FAR = 8.0
-"""Times the usual distance from the middle: who is further is replaced where cosines are asked. A
+"""Times the usual distance from the middle: who is further is replaced whatever its cosine. A
 scaled upload points where the others point, and clipped it would still be merged."""
 _MEDIAN = 0.5
 _UNUSUAL = 5.0
@@ -93,8 +99,8 @@ class Defence:
     clip: NotNegative = 0.0
     """How many times the usual distance from the middle an upload may have; 0 clips nothing."""
     cosine: NotNegative = 0.0
-    """How many usual spreads below the usual cosine with the middle a room may be; 0 asks nobody.
-    """
+    """How many usual spreads a room may be off the middle, by its cosine with it and its distance
+    from it together; 0 asks nobody."""
     reputation: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """β: how much of a room's reputation is that of earlier rounds; 0 forgets them."""
 
@@ -104,7 +110,7 @@ class Defence:
         return self.rule != "mean" or self.clip > 0 or self.cosine > 0
 
 
-_GUARD: Mapping[str, Any] = {"cosine": 2.0, "reputation": 0.7, "clip": 2.0}
+_GUARD: Mapping[str, Any] = {"cosine": 4.0, "reputation": 0.7, "clip": 2.0}
 NAMED: Mapping[str, Mapping[str, Any]] = {
     "none": {},
     "median": {"rule": "median"},
@@ -208,37 +214,59 @@ def _judge(
             known += -lost * known if room in bad else lost / _SLOWER * (1 - known)
             reputations[room] = known
             if known < _BELIEVED and room not in bad:
+                about.trust = 0.0
                 about.reasons.append(
                     f"its reputation is {known:.2f} after earlier rounds, believed from "
                     f"{_BELIEVED:g}"
                 )
-            about.trust *= known if known >= _BELIEVED else 0.0
 
 
 def _suspected(
     how: Defence, parts: "Sequence[_Weights | _Sets]", believed: Set[str]
 ) -> dict[str, list[str]]:
-    """Why rooms are suspected, by room: those that are unlike the middle of the believed."""
+    """Why rooms are suspected, by room: those that are unlike the middle of the believed.
+
+    Direction and distance speak together, z + max(0, z′) in usual spreads. Honest rooms with few
+    windows point elsewhere now and then, and those with many go further; liars do both.
+    """
     why: dict[str, list[str]] = {}
     for part in parts:
+        distances = _distances(part, believed)
+        further = _further(distances)
+        asked = set()
         for what, scores in part.scores(believed).items():
             heard = np.flatnonzero(~np.isnan(scores))
             if len(heard) < _FEWEST:
                 continue
-            low, limit = outlying(scores[heard], how.cosine, _LEAST_SPREAD)
             usual = float(np.median(scores[heard]))
-            for place in heard[low].tolist():
-                why.setdefault(part.rooms[place], []).append(
-                    f"its {what} point elsewhere: cosine {scores[place]:.2f} with the middle of "
-                    f"the believed rooms, usual is {usual:.2f}, believed from {limit:.2f}"
-                )
-        for room, times in _distances(part, believed).items():
-            if times > _FAR:
+            below = spreads_below(scores[heard], _LEAST_SPREAD)
+            for place, spreads in zip(heard.tolist(), below.tolist(), strict=True):
+                room = part.rooms[place]
+                asked.add(room)
+                off, times = spreads + further.get(room, 0.0), distances.get(room, 0.0)
+                if off > how.cosine or times > _FAR:
+                    why.setdefault(room, []).append(
+                        f"its {what} are elsewhere, {off:.1f} usual spreads off, believed up to "
+                        f"{how.cosine:g}: cosine {scores[place]:.2f} with the middle of the "
+                        f"believed rooms, usual is {usual:.2f}; {times:.1f} times the "
+                        "usual distance"
+                    )
+        for room, off in further.items():
+            if room not in asked and (off > how.cosine or distances[room] > _FAR):
                 why.setdefault(room, []).append(
-                    f"its {part.what} are far from the middle of the believed rooms: {times:.0f} "
-                    f"times the usual distance, believed up to {_FAR:g}"
+                    f"its {part.what} are far from the middle of the believed rooms: "
+                    f"{distances[room]:.1f} times the usual distance"
                 )
     return why
+
+
+def _further(distances: Mapping[str, float]) -> dict[str, float]:
+    """By room: how many usual spreads it is further off than usual, by logarithms; 0 at least."""
+    if not distances:
+        return {}
+    near = -np.log(np.maximum(list(distances.values()), _NEAR))
+    spreads = np.maximum(spreads_below(near, _LEAST_FACTOR), 0.0)
+    return dict(zip(distances, spreads.tolist(), strict=True))
 
 
 def _distances(part: "_Weights | _Sets", believed: Set[str]) -> dict[str, float]:

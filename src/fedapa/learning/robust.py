@@ -21,7 +21,7 @@ __all__ = [
     "middle",
     "nearer",
     "norms",
-    "outlying",
+    "spreads_below",
 ]
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -123,20 +123,16 @@ def norms(values: Floats) -> npt.NDArray[np.float64]:
     return np.asarray(np.sqrt(np.einsum("nd,nd->n", flat, flat, dtype=np.float64)), np.float64)
 
 
-def outlying(
-    scores: npt.NDArray[np.float64], times: float, least: float
-) -> tuple[npt.NDArray[np.bool_], float]:
-    """[N] whose scores are too low, and below what.  eq:outlying.
+def spreads_below(scores: npt.NDArray[np.float64], least: float) -> npt.NDArray[np.float64]:
+    """z_i = (med(a) − a_i) / max(s, s₀), [N]: how far a score lies below the usual.  eq:spreads.
 
-    a_i < med(a) − z · max(s, s₀) with s = 1.4826 · med(a_j − med(a) over a_j ≥ med(a)), the usual
-    spread: of the upper half alone, since liars lie below and would widen it.
+    s = 1.4826 · med(a_j − med(a) over a_j ≥ med(a)) is the usual spread: of the upper half alone,
+    since liars lie below and would widen it.
 
     Args:
         scores: a [N].
-        times: z.
         least: s₀, so that rooms which agree to the last digit do not accuse each other.
     """
     usual = float(np.median(scores))
     spread = _TO_DEVIATION * float(np.median(scores[scores >= usual] - usual))
-    limit = usual - times * max(spread, least)
-    return scores < limit, limit
+    return (usual - scores) / max(spread, least)
