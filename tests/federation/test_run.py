@@ -957,3 +957,20 @@ def test_labels_without_meaning_end_at_chance(
     guessed = run(plan_of(shuffled, **learn), out=tmp_path / "shuffled", workers=0)
     assert sum(room["test"] for room in guessed.data["rooms"].values()) == 108
     assert abs(guessed.summary["over_rooms"]["mean"]["accuracy"] - 1 / 3) < 0.136
+
+
+@pytest.mark.parametrize("odd", [{"notes": 1.5}, {"round": "x"}, {"server": {}}, {"trained": {}}])
+def test_a_checkpoint_with_odd_values_is_refused_in_words(
+    tmp_path: Path, make_rooms: MakeRooms, odd: dict[str, Any]
+) -> None:
+    """Its checksum fits: somebody wrote it, or another fedapa."""
+    plan = Plan.of({"rounds": 2}, {"algorithm": "fedavg"})
+    rooms = make_rooms()
+    run(plan, out=tmp_path, rooms=rooms, workers=0)
+    checkpoint = Checkpoint(tmp_path / "checkpoint")
+    state = checkpoint.load()
+    assert state is not None
+    checkpoint.save({**state, **odd})
+    longer = Plan.of({"rounds": 3}, {"algorithm": "fedavg"})
+    with pytest.raises(RunError, match="is none that this fedapa wrote"):
+        run(longer, out=tmp_path, rooms=rooms, workers=0, resume=True)

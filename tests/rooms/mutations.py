@@ -104,7 +104,8 @@ def _change_array(arrays: dict[str, Any], rng: random.Random) -> None:
         shape = rng.choice(((0,), (1,), (2, 2), (4, 4), (1, 4), value.shape[::-1]))
         arrays[name] = np.zeros(shape, value.dtype)
     elif kind == 5:
-        arrays[name] = value.astype(rng.choice(("f4", "f8", "i8", "u1", "i4", "?", "f2")))
+        with np.errstate(all="ignore"):
+            arrays[name] = value.astype(rng.choice(("f4", "f8", "i8", "u1", "i4", "?", "f2")))
     else:
         changed = np.array(value)
         if changed.size:

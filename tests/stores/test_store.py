@@ -217,6 +217,10 @@ def test_missing_truncated_and_foreign_files_are_named(
             lambda file: file["cafe/0-0/amplitude"].attrs.__setitem__("scale", [1.0, 2.0]),
             "'scale' is array",
         ),
+        (
+            lambda file: file["cafe/0-0/amplitude"].attrs.__setitem__("scale", -1e300),
+            "its scale is -1e\\+300, which is no 32-bit number",
+        ),
     ],
 )
 def test_what_is_not_as_documented_is_named(

@@ -24,7 +24,7 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -34,7 +34,7 @@ import filelock
 from fedapa import processes
 from fedapa.algorithms.algorithm import Algorithm
 from fedapa.csi.capture import data_kind
-from fedapa.errors import PlanError, RunError
+from fedapa.errors import FedapaError, PlanError, RunError
 from fedapa.evaluation.record import JsonLines, dump, privacy_spent, scored_rounds, summarise
 from fedapa.federation import rounds, run_files
 from fedapa.federation.checkpoint import Checkpoint
@@ -184,13 +184,15 @@ def _run(
     """All exchanges that are left; ``fixed`` says that the rooms are those of the plan's data."""
     algorithm = joining(plan)
     checkpoint = Checkpoint(folder / "checkpoint")
-    state = _begun(plan, folder, algorithm, engine, checkpoint.load(), fixed=fixed)
-    name = _name(folder, state)
-    if fixed and cast(int, state["round"]) > 0:
-        _check_states(folder, name, rounds.cards_of(state))
-    cards = rounds.cards_of(state)
-    data = describe(list(cards.values()), plan)
-    done = cast(int, state["round"])
+    saved = checkpoint.load()
+    with _going_on(folder, saved):
+        state = _begun(plan, folder, algorithm, engine, saved, fixed=fixed)
+        name = _name(folder, state)
+        cards = rounds.cards_of(state)
+        done = cast(int, state["round"])
+        if fixed and done > 0:
+            _check_states(folder, name, cards)
+        data = describe(list(cards.values()), plan)
     lines, times = JsonLines(folder / "rounds.jsonl"), JsonLines(folder / "seconds.jsonl")
     run_files.check_records(folder, run_files.read_records(folder), max(0, done - 1))
     if done <= plan.rounds:
@@ -208,7 +210,7 @@ def _run(
         steps = rounds.run(
             algorithm, engine, plan, state, name=name, diagnose=diagnose, travels=not fixed
         )
-        for step in steps:
+        for step in _first_in_words(steps, folder, saved):
             if step.cards != cards:  # rooms have joined
                 cards = dict(step.cards)
                 data = describe(list(cards.values()), plan)
@@ -236,6 +238,34 @@ def _run(
             note = "" if accuracy is None else f"accuracy {100 * accuracy:.1f} %"
             show(Progress(stage, step.exchange - 1, plan.total, "rounds", note))
     return Run.load(folder)
+
+
+@contextlib.contextmanager
+def _going_on(folder: Path, saved: Tree | None) -> Iterator[None]:
+    """A refusal in words where a saved state is whole by its checksum and no state of ours."""
+    try:
+        yield
+    except FedapaError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if saved is None:
+            raise
+        raise RunError(
+            f"{folder}: its checkpoint or a room's state there is none that this fedapa wrote "
+            f"({type(error).__name__}: {error!s:.200}); put back what was there, or choose another "
+            "--out"
+        ) from error
+
+
+def _first_in_words(
+    steps: Iterator[rounds.Step], folder: Path, saved: Tree | None
+) -> Iterator[rounds.Step]:
+    """The steps; the first one is made of what was saved."""
+    with _going_on(folder, saved):
+        first = next(steps, None)
+    if first is not None:
+        yield first
+        yield from steps
 
 
 def _begun(

@@ -268,7 +268,13 @@ class Store:
                 check_dataset(rows, f"{self.path}: {place}: {what}")
             values = rows[start:stop].astype(np.float32)
             if "scale" in rows.attrs:
-                values *= np.float32(_number(rows.attrs, "scale", f"{self.path}: {place}"))
+                scale = _number(rows.attrs, "scale", f"{self.path}: {place}")
+                if abs(scale) > float(np.finfo(np.float32).max):
+                    raise DataError(
+                        f"{self.path}: {place}: its scale is {scale:g}, which is no 32-bit number; "
+                        "damaged, or not made by fedapa"
+                    )
+                values *= np.float32(scale)
             return values  # type: ignore[no-any-return]
 
     @uninterrupted
