@@ -37,7 +37,7 @@ from fedapa.files import write_text
 _NUMBERS = (0, 1, 2, 3, 4, 7, 8, 15, 16, 127, 128, 255, 256, 1000, 32767, 32768, 65535)
 _WIDE = (0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 100_000, 262_144, 262_145, 1 << 24)
 _PEAK = 64 << 20
-"""Bytes beside ten times the input that one input may take for a while."""
+"""Bytes beside ten times the input that one input may take for a while, or a kind may keep."""
 _STAYS = 24 << 20
 """Bytes by which a process may be larger at the end than when it was warm: 250 an input."""
 _WARM = 2000
@@ -146,7 +146,8 @@ def mutate_tree(value: Any, rng: random.Random, odd: Callable[[random.Random], A
             mutate_tree(value[place], rng, odd),
             *value[place + 1 :],
         ]
-    if isinstance(value, int | float) and not isinstance(value, bool) and rng.random() < 0.3:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    if plain and abs(value) < 1e300 and rng.random() < 0.3:
         return rng.choice((-value, value + 1, value * 1000, value / 3, int(value)))
     return odd(rng)
 
@@ -160,6 +161,7 @@ class Subject:
     kind: ClassVar[str] = ""
     seconds: ClassVar[float] = 5.0
     """Of a processor that one input may take."""
+    peak: ClassVar[int] = _PEAK
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -289,7 +291,7 @@ def run(
                 outcome.slowest = max(outcome.slowest, took)
                 assert took < subject.seconds, f"took {took:.1f} s"
                 outcome.peak = max(outcome.peak, peak_memory() - peak)
-                most = _PEAK + 10 * len(data)
+                most = subject.peak + 10 * len(data)
                 assert outcome.peak < most, f"took {outcome.peak >> 20} MB"
             except BaseException as error:
                 error.add_note(f"{name}: input {number} of seed {seed}; kept as {kept}")

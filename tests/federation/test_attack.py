@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedapa.algorithms.algorithm import Payload, Round
-from fedapa.errors import PlanError, RosterError
+from fedapa.errors import PlanError, RosterError, RunError
 from fedapa.evaluation.record import suspects
 from fedapa.federation.attack import BROKEN, KINDS, Attack, Kind, attackers, deceived, poisoned
 from fedapa.federation.network.running import check_plan
@@ -109,6 +109,21 @@ def test_nothing_of_rooms_that_are_broken_is_merged(
     done = run(plan, rooms=make_rooms([(0, 1, 2)] * 5), workers=0, out=tmp_path / "run")
     for record in done.records:
         assert set(record["diverged"]) == set(record["attackers"])
+
+
+def test_a_run_that_liars_break_goes_on_to_its_end_and_says_so(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """Training that diverges everywhere ends any other run: there the plan is wrong."""
+    wild = {"rounds": 2, "algorithm": "fedavg", "training": {"learning_rate": 1e20}}
+    rooms = make_rooms([(0, 1)] * 4)
+    with pytest.raises(RunError, match="diverged in every room"):
+        run(Plan.of(wild), out=tmp_path / "honest", rooms=rooms, workers=0)
+    attacked = Plan.of(wild, {"attack": {"kind": "scaled", "share": 0.5}})
+    done = run(attacked, out=tmp_path / "attacked", rooms=rooms, workers=0)
+    for record in done.records:
+        assert record["diverged"].keys() == record["rooms"].keys()
+        assert all(0 <= own["accuracy"] <= 1 for own in record["rooms"].values())
 
 
 def test_records_of_honest_runs_without_a_defence_are_what_they_were(

@@ -70,6 +70,9 @@ class Stores(Subject):
     """Stores of packets, of features, with and without labels."""
 
     kind = "stores"
+    # HDF5 2.0 takes the length of a text, 32 bits that may be damaged, before it finds that the
+    # text is shorter; then it refuses, and the memory is free again.
+    peak = 4 << 30
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -47,9 +47,17 @@ from fedapa.payload import Tree, Value, encode, leaves
 from fedapa.randomness import Key
 from fedapa.rooms.card import RoomCard
 
-__all__ = ["STATE", "Engine", "Step", "begin", "cards_of", "reopened", "run"]
+__all__ = ["Engine", "Step", "begin", "cards_of", "is_state", "reopened", "run"]
 
-STATE = frozenset(["run", "round", "server", "rooms", "trained", "notes", "closed"])
+_STATE: Mapping[str, type] = {
+    "run": str,
+    "round": int,
+    "server": dict,
+    "rooms": dict,
+    "trained": dict,
+    "notes": dict,
+    "closed": bool,
+}
 """What a state holds: a digest of the plan and the data; the last exchange; the algorithm's own
 state at the server; who was ever here; the half of a record that waits for its score; what people
 should know, by the exchange that showed it; whether the last exchange only scored. After an upload
@@ -139,6 +147,11 @@ def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
         "notes": {},
         "closed": False,
     }
+
+
+def is_state(saved: Tree) -> bool:
+    """Whether it has what a state holds, each of its kind."""
+    return all(type(saved.get(name)) is kind for name, kind in _STATE.items())
 
 
 def reopened(state: Tree) -> Tree:
@@ -524,7 +537,8 @@ def _heard(
     for _ in range(_TRIES):
         heard = _checked_replies(requests, accepted, engine.exchange(round, requests))
         if len(heard.replies) >= needed:
-            _refuse_to_learn_nothing(round, requests, heard.diverged)
+            if plan.attack is None:  # else it is what the liars did, and the rooms' to bear
+                _refuse_to_learn_nothing(round, requests, heard.diverged)
             return heard
     refused = "".join(f"; {sentence}" for sentence in heard.said())
     raise PausedError(

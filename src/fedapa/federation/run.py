@@ -289,7 +289,7 @@ def _begun(
         write_text(folder / "plan.toml", plan.toml())
         write_text(folder / "data.json", dump(data))
         return {**state, "run": _identity(plan, data)}
-    if not set(state) >= rounds.STATE:
+    if not rounds.is_state(state):
         raise RunError(f"{folder}: its checkpoint is of another version; choose another --out")
     if fixed:
         data = describe(sorted(engine.roster(), key=lambda card: card.name), plan)
