@@ -252,6 +252,20 @@ def test_a_heap_of_texts_without_an_end_is_refused_and_not_read_for_ever(
         Store(path)
 
 
+def test_heaps_within_heaps_are_refused_and_not_followed_one_by_one(
+    make_store: MakeStore,
+) -> None:
+    """10,000 heads, each of a heap to the end of 10,000 objects that have a head in them: to follow
+    them all would take the square of that, and with a file of 10 MB hours."""
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    head, size = struct.Struct("<HHIQ4sBxxxQ"), 10_000
+    pieces = [head.pack(1, 0, 0, 16, b"GCOL", 1, 16 + 32 * (size - i - 1)) for i in range(size)]
+    with h5py.File(path, "r+") as file:
+        file["cafe/0-0"].create_dataset("odd", data=np.frombuffer(b"".join(pieces), "u1"))
+    with pytest.raises(DataError, match=r"heap of its texts at byte \d+ has no end"):
+        Store(path)
+
+
 def test_values_that_look_like_a_heap_are_values(make_store: MakeStore) -> None:
     path = make_store({"cafe": {0: 1, 1: 1}})
     with h5py.File(path, "r+") as file:

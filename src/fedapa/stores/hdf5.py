@@ -211,40 +211,49 @@ def check_heaps(path: Path) -> None:
 
 @functools.lru_cache(maxsize=256)
 def _check_heaps(path: Path, inode: int, size: int, modified: int) -> None:
-    """Nobody tells where the heaps are: whatever begins like one is looked at, 3 GB a second."""
+    """Nobody tells where the heaps are: whatever begins like one is looked at, 3 GB a second.
+
+    Heaps do not overlap, so a file has no more objects than sixteenths of its bytes. One that has
+    is made so that looking at it takes for ever.
+    """
     if not size:
         return
+    most = size // _HEAP_OBJECT.size
     with (
         path.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
         for found in _HEAP.finditer(content):
-            if not _ends(content, found.start()):
+            objects = _objects(content, found.start(), most)
+            if objects is None:
                 raise DataError(
                     f"{path}: the heap of its texts at byte {found.start()} has no end; damaged: "
                     "make it again"
                 )
+            most -= objects
 
 
-def _ends(content: mmap.mmap, at: int) -> bool:
-    """Whether the objects of a heap lead to its end, or to a size that HDF5 itself refuses.
+def _objects(content: mmap.mmap, at: int, most: int) -> int | None:
+    """How many objects lead to the end of a heap; None where they do not, or are more than most.
 
     What is free may have no bytes, which leads nowhere; the bytes of anything else are rounded up
     to eight, in 64 bits, so that a huge size may become none.
     """
     if at + _HEAP_HEAD.size > len(content):
-        return True
+        return 0
     (size,) = _HEAP_HEAD.unpack_from(content, at)
     end = at + size
     if end > len(content):  # values that look like a heap, or one that HDF5 refuses
-        return True
+        return 0
     at += _HEAP_HEAD.size
+    objects = 0
     while at + _HEAP_OBJECT.size <= end:
         number, length = _HEAP_OBJECT.unpack_from(content, at)
-        if length > end - at or not (number or length):
-            return False
+        objects += 1
+        if length > end - at or not (number or length) or objects > most:
+            return None
         at += _HEAP_OBJECT.size + -(-length // 8) * 8 if number else length
-    return True
+    return objects
 
 
 def check_dataset(dataset: h5py.Dataset, place: str) -> None:
