@@ -640,6 +640,7 @@ def soak(
     rooms: int,
     seed: int,
     deadline: float,
+    pause: float,
     say: Callable[[str], None],
 ) -> tuple[list[str], str]:
     """What went wrong, in sentences, and what was done, in one line."""
@@ -653,7 +654,7 @@ def soak(
         while time.monotonic() < until:
             if time.monotonic() >= due:
                 one.inject()
-                due = time.monotonic() + one.rng.uniform(5, 30)
+                due = time.monotonic() + one.rng.uniform(pause / 6, pause)
             one.look(out)
             time.sleep(1.0)
         say("all is mended; the run comes to its end")
@@ -674,6 +675,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rooms", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--deadline", type=float, default=40.0, help="s of a round")
+    parser.add_argument(
+        "--pause",
+        type=float,
+        default=60.0,
+        help="s between two faults at most, a sixth of it at least: with fewer faults there are "
+        "more uploads without an excuse, with more of them more happens at once",
+    )
     options = parser.parse_args(arguments)
     folder, began = Path(tempfile.mkdtemp(prefix="fedapa-soak-")), time.monotonic()
 
@@ -688,6 +696,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rooms=options.rooms,
         seed=options.seed,
         deadline=options.deadline,
+        pause=options.pause,
         say=say,
     )
     say(told)
