@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 __all__ = [
     "BINS",
+    "TEMPERATURES",
     "Answer",
     "add_evidence",
     "calibration_error",
@@ -38,7 +39,8 @@ _Classes: TypeAlias = npt.NDArray[np.int64]
 BINS = 10
 """Of confidence, in which it is compared with the share that is right."""
 
-_TEMPERATURES = (0.01, 20.0)
+TEMPERATURES = (0.01, 20.0)
+"""From the least to the largest that is looked for."""
 _HALVINGS = 60
 _IMPOSSIBLE = 1e6
 """A class so far below the best is one that a room never answers."""
@@ -78,7 +80,7 @@ def fit_temperature(scores: npt.ArrayLike, truth: _Classes) -> float:
         odds = np.exp(sharpness * lead - sharpness * most)
         return float(((odds * counted).sum(axis=1) / odds.sum(axis=1)).sum())
 
-    low, high = 1 / _TEMPERATURES[1], 1 / _TEMPERATURES[0]
+    low, high = 1 / TEMPERATURES[1], 1 / TEMPERATURES[0]
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if slope(middle) < 0 else (low, middle)

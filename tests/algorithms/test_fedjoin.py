@@ -8,7 +8,8 @@ import torch
 
 from fedapa.algorithms.fedjoin import FedJoin, FedJoinAlone
 from fedapa.algorithms.local import Local
-from fedapa.errors import RosterError
+from fedapa.errors import PayloadError, RosterError
+from fedapa.federation.acceptance import take
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.learning.alignment import align_prototypes
@@ -124,6 +125,19 @@ def test_prototypes_are_the_rooms_own_where_it_holds_the_class(make_rooms: MakeR
     assert torch.equal(anchors[:2], own[:2])
     mean = np.mean([game.server["sets"]["prototypes"][room, 2] for room in (0, 1)], axis=0)
     np.testing.assert_allclose(anchors[2], mean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("hostile", [1e-300, 0.001, 90.0])
+def test_a_temperature_that_no_room_can_find_is_rejected(
+    make_rooms: MakeRooms, hostile: float
+) -> None:
+    """Rooms without validation windows divide their classifier by the mean of all."""
+    (room, *_) = make_rooms()
+    card = room.card
+    form = FedJoin().uploads(card, round_number(2))["temperature"]
+    frame = encode({"temperature": hostile})
+    with pytest.raises(PayloadError, match=r"temperature has values .* expected 0.01 to 20"):
+        take(frame, card, {"temperature": form})
 
 
 def test_temperatures_are_averaged_as_logarithms(make_rooms: MakeRooms) -> None:

@@ -159,3 +159,17 @@ def test_nobody_attacks_on_a_network_or_with_an_engine_of_ones_own() -> None:
         run(plan, engine=object())  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="attack"):
         Plan.of({"attack": {"share": 0.3}})
+
+
+def test_a_share_of_nobody_is_refused(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    plan = Plan.of({"rounds": 1}, {"attack": {"kind": "scaled", "share": 0.05}})
+    with pytest.raises(
+        RosterError, match=r"attack.share 0.05 of 4 rooms is nobody; set it to 0.25"
+    ):
+        run(plan, out=tmp_path, rooms=make_rooms([(0, 1)] * 4), workers=0)
+
+
+def test_a_defence_that_compares_nobody_says_so(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    plan = Plan.of({"rounds": 1, "algorithm": "fedavg"}, {"defence": "guard"})
+    done = run(plan, out=tmp_path, rooms=make_rooms([(0, 1)] * 2), workers=0)
+    assert any("the defence compares nobody" in note for note in done.summary["notes"])

@@ -127,6 +127,99 @@ def test_direction_and_distance_speak_together() -> None:
         assert list(made.suspects) == named, own
 
 
+def test_a_distance_says_nothing_where_nobody_knows_the_way() -> None:
+    """In the first round nobody knows where the others began, and the rows of all classifiers are
+    alike: who has the most windows has gone three times as far, and is believed all the same. Later
+    its steps point where the others' point, and it is believed, too; not so eight times as far."""
+    how = Defence(cosine=4.0)
+    bias = [0.9, 1.1, 1.0, 1.0]
+
+    def sent(gone: dict[str, float]) -> dict[str, Payload]:
+        rows = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], np.float32)
+        return {
+            room: {
+                "weights": {
+                    "encoder.bias": far * np.array(bias, np.float32),
+                    "classifier.weight": (1 + 0.1 * far) * rows,
+                },
+                "windows": 10,
+            }
+            for room, far in gone.items()
+        }
+
+    near = {"a": 0.5, "b": 0.8, "c": 1.0, "d": 1.2, "e": 1.4}
+    first = defend(how, uploads := sent({**near, "many": 2.5}), nets(uploads), {})
+    assert not first.suspects
+    ended = (sum(near.values()) + 2.5) / 6
+    went = {room: ended + far for room, far in {**near, "many": 2.5}.items()}
+    second = defend(how, uploads := sent(went), nets(uploads), first.memory)
+    assert not second.suspects
+    third = defend(how, uploads := sent({**near, "many": 12.0}), nets(uploads), {})
+    assert list(third.suspects) == ["many"]
+    assert "times the usual distance, believed up to 8" in third.suspects["many"]
+
+
+def test_who_is_not_trusted_has_no_say_where_nobody_compares() -> None:
+    """Class 2 is held by a and the liar, class 3 by the liar alone. The liar exchanges classes 0
+    and 1; its class 2 becomes a's, its class 3 is taken out."""
+    honest = [[5.0, 1.0], [5.0, -1.0]]
+    uploads = of_prototypes({**dict.fromkeys("abcd", honest), "liar": honest[::-1]})
+    for room, own in uploads.items():
+        rows = list(own["prototypes"].tolist())  # type: ignore[union-attr]
+        held = {"a": [1, 1, 1, 0], "liar": [1, 1, 1, 1]}.get(room, [1, 1, 0, 0])
+        rows += [[-90.0, 2.0], [7.0, 7.0]] if room == "liar" else [[3.0, 4.0]] * (sum(held) - 2)
+        uploads[room] = {
+            "prototypes": np.array(rows, np.float32),
+            "present": np.array(held, bool),
+            "counts": 9 * np.array(held),
+        }
+    made = defend(GUARD, uploads, nets(uploads), {})
+    assert list(made.suspects) == ["liar"]
+    lie = made.uploads["liar"]
+    assert lie["prototypes"].tolist() == [*honest, [3.0, 4.0]]  # type: ignore[union-attr]
+    assert lie["present"].tolist() == [True, True, True, False]  # type: ignore[union-attr]
+    assert lie["counts"].tolist() == [9, 9, 9, 0]  # type: ignore[union-attr]
+    assert made.uploads["a"]["prototypes"].tolist() == [*honest, [3.0, 4.0]]  # type: ignore[union-attr]
+
+
+def test_weights_that_two_rooms_have_are_the_others_where_one_is_not_trusted() -> None:
+    """The liar is known by its prototypes; its net is that of a alone."""
+    honest = [[5.0, 1.0], [5.0, -1.0]]
+    uploads = of_prototypes({**dict.fromkeys("abcd", honest), "liar": honest[::-1]})
+    for number, (room, own) in enumerate(uploads.items()):
+        uploads[room] = {**own, "weights": {"bias": np.array([number], np.float32)}}
+    known = {"a": "rare", "liar": "rare", **dict.fromkeys("bcd", "counter")}
+    made = defend(GUARD, uploads, known, {})
+    assert list(made.suspects) == ["liar"]
+    assert made.uploads["liar"]["weights"]["bias"].tolist() == [0.0]  # type: ignore[index,call-overload,union-attr]
+    assert made.uploads["a"]["weights"]["bias"].tolist() == [0.0]  # type: ignore[index,call-overload,union-attr]
+
+
+def test_rooms_that_say_the_same_are_not_blamed_for_being_cut_off() -> None:
+    """Somebody has to be: by their names the first and the last would be."""
+    uploads = of_weights({f"r{number}": [1.0, 0.0, 2.0] for number in range(10)})
+    for how in (Defence(rule="trimmed"), Defence(**NAMED["guard-trimmed"])):
+        assert not defend(how, uploads, nets(uploads), {}).suspects
+
+
+def test_whole_numbers_are_kept_near_the_median_like_any_other() -> None:
+    """Temperatures 0.05 and windows 10, five times either way; half of the rooms have none."""
+    temperatures = dict[str, float](a=0.05, b=0.05, c=0.05, d=10**6)
+    uploads = of_weights({room: [1.0] for room in temperatures})
+    for room, own in uploads.items():
+        uploads[room] = {**own, "temperature": temperatures[room]}
+    made = defend(Defence(clip=5.0), uploads, nets(uploads), {})
+    assert made.uploads["d"]["temperature"] == pytest.approx(0.25)
+    windows = {"a": 0, "b": 0, "c": 0, "d": 10, "e": 10, "f": 10**6}
+    uploads = of_weights({room: [float(own > 0)] for room, own in windows.items()})
+    for room, own in uploads.items():
+        uploads[room] = {**own, "windows": windows[room]}
+    made = defend(Defence(clip=5.0), uploads, nets(uploads), {})
+    assert [own["windows"] for own in made.uploads.values()] == [0, 0, 0, 10, 10, 50]
+    nothing = {room: {**own, "windows": 0} for room, own in uploads.items()}
+    assert defend(GUARD, nothing, nets(nothing), {}).uploads.keys() == nothing.keys()
+
+
 def test_rows_of_the_classifier_under_other_labels_are_named() -> None:
     """Rows (1, 0), (0, 1) of all but one, who has them the other way round: without the mean row
     (½, ½) their cosines with the middle are 1 and −1. Its encoder is like everybody's."""
@@ -311,3 +404,22 @@ def test_plans_without_a_defence_are_what_they_were() -> None:
         Plan.of({"defence": "gard"})
     with pytest.raises(PlanError, match="clipp"):
         Plan.of({"defence": {"clipp": 2.0}})
+
+
+def test_a_setting_changes_the_named_defence_before_it() -> None:
+    plan = Plan.of({"defence": "guard"}, {"defence": {"clip": 3.0}})
+    assert plan.defence == Defence(cosine=4.0, reputation=0.7, clip=3.0)
+    assert Plan.of({"defence": {"clip": 3.0}}, {"defence": "guard"}).defence == GUARD
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"reputation": 0.7}, "nobody can lose any where defence.cosine is 0"),
+        ({"trim": 0.1}, "nothing is trimmed where defence.rule is 'mean'"),
+        (1, 'defence is 1; expected its settings, such as defence = "guard"'),
+    ],
+)
+def test_settings_that_do_nothing_are_refused(given: object, words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        Plan.of({"defence": given})

@@ -364,6 +364,21 @@ def test_a_name_of_pages_is_refused_in_a_sentence() -> None:
 def test_a_score_by_a_name_of_pages_is_refused_in_a_sentence() -> None:
     tree = dict(decode(FRAMES["reply"]))
     frame = encode({**tree, "scores": {**cast(Tree, tree["scores"]), "x" * 50_000: 0.5}})
-    with pytest.raises(PayloadError, match=r"scores\.xxx.* is unknown") as refused:
+    with pytest.raises(PayloadError, match=r"the name xxx.* has 50000 letters") as refused:
         messages.decode_reply(frame)
     assert len(str(refused.value)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        ({"x" * 101: 0.5}, "has 101 letters; expected 100 at most"),
+        ({f"x{number}": 0.5 for number in range(101)}, "report has 101 numbers; expected 100"),
+        ({"trust": 1.0}, "report.trust: this name is the server's"),
+    ],
+)
+def test_what_a_room_reports_is_bounded(report: dict[str, float], words: str) -> None:
+    """It stands in every line of the record and in the checkpoint."""
+    tree = dict(decode(FRAMES["reply"]))
+    with pytest.raises(PayloadError, match=words):
+        messages.decode_reply(encode({**tree, "report": cast(Tree, report)}))

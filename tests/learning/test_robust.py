@@ -84,3 +84,15 @@ def test_rooms_that_agree_do_not_accuse_each_other() -> None:
     """All spreads are 0, so that s₀ = 0.05 counts: 0.86 is 2.8 of them below 1."""
     below = spreads_below(np.array([1.0, 1.0, 1.0, 0.86]), 0.05)
     assert below == pytest.approx([0.0, 0.0, 0.0, 2.8])
+
+
+def test_who_is_as_far_as_those_that_are_left_is_not_beyond_them() -> None:
+    """Of 0, 0, 0, 1, 5 one is cut off at each end: a 0, and 5. Only 5 lies beyond 0, 0, 1."""
+    made, beyond = cut_ends(np.array([[0.0], [0.0], [0.0], [1.0], [5.0]]), 0.2)
+    assert made.mean() == pytest.approx(1 / 3)
+    assert beyond.tolist() == [0, 0, 0, 0, 1]
+
+
+def test_a_share_that_floats_make_a_little_larger_is_that_share() -> None:
+    """0.07 · 100 = 7.000000000000001."""
+    assert cut_number(0.07, 100) == 7

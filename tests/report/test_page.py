@@ -468,7 +468,8 @@ def test_a_report_names_suspected_rooms_and_whether_they_lied(runs: Runs, tmp_pa
     line = {**first, "rooms": rooms, "suspects": {room: "it points elsewhere"}}
     judged = {**runs, place: replace(one, records=[line, {**line, "attackers": [room]}])}
     said = write_report(tmp_path / "one", made.results([made.setting()]), judged).read_text()
-    assert "Suspected rooms" in said
+    assert "Rooms that lie or are suspected" in said
+    assert f"attackers by its plan (): {room}" in said
     assert "in 2 of 2 rounds (an attacker of this experiment: yes): it points elsewhere" in said
 
 

@@ -28,7 +28,6 @@ Our own; docs/joining.md says what each part earns.
 """
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
@@ -64,7 +63,7 @@ from fedapa.algorithms.prototype_sets import (
     stored_sets,
     take_in,
 )
-from fedapa.answers import fit_temperature
+from fedapa.answers import TEMPERATURES, fit_temperature
 from fedapa.learning.alignment import FEWEST_SHARED, align_prototypes
 from fedapa.learning.augment import Augmenter
 from fedapa.learning.fit import (
@@ -259,7 +258,8 @@ class FedJoin(FedAvg):
         if round.number % self.weights_every == 0:
             forms.update(super().uploads(card, round))
         if card.validation:
-            forms["temperature"] = Form(least=sys.float_info.min)
+            least, most = TEMPERATURES  # all that a room can find
+            forms["temperature"] = Form(least=least, most=most)
         return forms
 
     def merge(

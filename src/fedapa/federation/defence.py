@@ -65,6 +65,8 @@ _SHARE_LEFT = 0.5
 _LEAST_FACTOR = 0.25
 """The spread of logarithms of distances, at least: who is 1.28 times as far off as usual is one
 spread further."""
+_AT_MOST = 3.0
+"""κ: so many times as much as its direction speaks against a room its distance may at most."""
 _NEAR = 0.5
 """Of the usual distance: who is nearer is near, or a room that is the middle itself would make the
 spread of distances endless."""
@@ -82,6 +84,7 @@ _WINDOWS = "windows"
 """The numbers behind prototypes, and the number by which a room's weights count in a mean."""
 
 Floats = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,7 @@ def defend(
         _move(how, part, told)
         if isinstance(part, _Weights):
             ended[part.name] = part.ended
+    _silence(found, nets, told)
     _tell(how, told)
     return Defended(
         {room: _tree(found[room]) if room in told else uploads[room] for room in uploads},
@@ -226,37 +230,42 @@ def _suspected(
 ) -> dict[str, list[str]]:
     """Why rooms are suspected, by room: those that are unlike the middle of the believed.
 
-    Direction and distance speak together, z + max(0, z′) in usual spreads. Honest rooms with few
-    windows point elsewhere now and then, and those with many go further; liars do both.
+    Direction and distance speak together, z + min(z′, κ·z) in usual spreads. Honest rooms with few
+    windows point elsewhere now and then, and those with many go further; liars do both. So a
+    distance only adds to a direction that is off, and only to the direction in which it was gone.
     """
     why: dict[str, list[str]] = {}
     for part in parts:
         distances = _distances(part, believed)
         further = _further(distances)
-        asked = set()
-        for what, scores in part.scores(believed).items():
-            heard = np.flatnonzero(~np.isnan(scores))
+        worst: dict[str, tuple[float, str]] = {}
+        for seen in part.seen(believed):
+            heard = np.flatnonzero(~np.isnan(seen.scores))
             if len(heard) < _FEWEST:
                 continue
-            usual = float(np.median(scores[heard]))
-            below = spreads_below(scores[heard], _LEAST_SPREAD)
+            usual = float(np.median(seen.scores[heard]))
+            below = spreads_below(seen.scores[heard], _LEAST_SPREAD)
             for place, spreads in zip(heard.tolist(), below.tolist(), strict=True):
-                room = part.rooms[place]
-                asked.add(room)
-                off, times = spreads + further.get(room, 0.0), distances.get(room, 0.0)
-                if off > how.cosine or times > _FAR:
-                    why.setdefault(room, []).append(
-                        f"its {what} are elsewhere, {off:.1f} usual spreads off, believed up to "
-                        f"{how.cosine:g}: cosine {scores[place]:.2f} with the middle of the "
-                        f"believed rooms, usual is {usual:.2f}; {times:.1f} times the "
-                        "usual distance"
+                room, off, beside = part.rooms[place], spreads, ""
+                if seen.gone and spreads > 0:
+                    off += min(further.get(room, 0.0), _AT_MOST * spreads)
+                    beside = f", {distances.get(room, 0.0):.1f} times the usual distance"
+                if off > worst.get(room, (how.cosine, ""))[0]:
+                    worst[room] = (
+                        off,
+                        f"its {seen.what} are elsewhere, {off:.1f} usual spreads off, believed up "
+                        f"to {how.cosine:g}: cosine {seen.scores[place]:.2f} with the middle of "
+                        f"the believed rooms, usual is {usual:.2f}{beside}",
                     )
-        for room, off in further.items():
-            if room not in asked and (off > how.cosine or distances[room] > _FAR):
-                why.setdefault(room, []).append(
-                    f"its {part.what} are far from the middle of the believed rooms: "
-                    f"{distances[room]:.1f} times the usual distance"
+        for room, times in distances.items():
+            if times > _FAR and room not in worst:
+                worst[room] = (
+                    times,
+                    f"its {part.what} are far from the middle of the believed rooms: {times:.0f} "
+                    f"times the usual distance, believed up to {_FAR:g}",
                 )
+        for room, (_, reason) in worst.items():
+            why.setdefault(room, []).append(reason)
     return why
 
 
@@ -321,6 +330,54 @@ def _move(how: Defence, part: "_Weights | _Sets", told: Mapping[str, _Told]) -> 
         put(made)
 
 
+def _silence(found: "_Found", nets: Mapping[str, str], told: Mapping[str, _Told]) -> None:
+    """What is not compared, of rooms that are not trusted: it is what the other who has it says.
+
+    One or two rooms have it. A prototype that no trusted room has is taken out; weights that no
+    trusted room has are averaged with nobody else's.
+    """
+    untrusted = {room for room, about in told.items() if not about.trust}
+    for (_, path, _), rooms in _holders_of_weights(found, nets).items():
+        trusted = [room for room in rooms if room not in untrusted]
+        if trusted and len(rooms) < _FEWEST:
+            for room in untrusted.intersection(rooms):
+                found[room][path] = np.array(found[trusted[0]][path])
+    holders: dict[tuple[tuple[int, int], int], list[str]] = {}
+    for room, values in found.items():
+        if (form := _form_of(values)) is not None:
+            for label in np.flatnonzero(cast(Mask, values["present"])).tolist():
+                holders.setdefault((form, label), []).append(room)
+    for (_, label), rooms in holders.items():
+        trusted = [room for room in rooms if room not in untrusted]
+        if len(trusted) == 0 or len(rooms) < _FEWEST:
+            for room in untrusted.intersection(rooms):
+                _say_as(found[room], label, found[trusted[0]] if trusted else None)
+
+
+def _say_as(mine: dict[str, Value], label: int, other: Mapping[str, Value] | None) -> None:
+    """The prototype of a class is that of another room; without one the room does not tell it."""
+    present, rows = cast(Mask, mine["present"]), cast(Floats, mine["prototypes"])
+    row = int(present[:label].sum())
+    if other is not None:
+        held = cast(Mask, other["present"])
+        rows = np.array(rows)
+        rows[row] = cast(Floats, other["prototypes"])[int(held[:label].sum())]
+    else:
+        rows, present = np.delete(rows, row, axis=0), np.array(present)
+        present[label] = False
+        if _COUNTS in mine:
+            mine[_COUNTS] = np.where(present, cast("npt.NDArray[np.int64]", mine[_COUNTS]), 0)
+    mine["prototypes"], mine["present"] = rows, present
+
+
+def _form_of(values: Mapping[str, Value]) -> tuple[int, int] | None:
+    """(C, D) of a room's set; None where it sent none."""
+    if "prototypes" not in values or "present" not in values:
+        return None
+    present = cast(Mask, values["present"])
+    return len(present), cast(Floats, values["prototypes"]).shape[1]
+
+
 def _moderate(found: "_Found", told: Mapping[str, _Told]) -> None:
     """Numbers that are no arrays, and those behind prototypes, within a few times their median.
 
@@ -334,12 +391,13 @@ def _moderate(found: "_Found", told: Mapping[str, _Told]) -> None:
             continue
         if all(isinstance(value, int | float) for value in given.values()):
             numbers = {room: float(cast(float, value)) for room, value in given.items()}
-            usual = float(np.median(list(numbers.values())))
+            # Rooms without a window say 0; what is usual is that of the others.
+            usual = float(np.median([number for number in numbers.values() if number > 0] or [0]))
             for room, value in given.items():
                 if isinstance(value, bool) or usual <= 0:
                     continue
-                if isinstance(value, int):
-                    found[room][path] = min(value, max(1, round(_UNUSUAL * usual)))
+                if path == _WINDOWS:
+                    found[room][path] = min(cast(int, value), max(1, round(_UNUSUAL * usual)))
                 else:
                     near = min(max(numbers[room], usual / _UNUSUAL), usual * _UNUSUAL)
                     found[room][path] = near if told[room].trust else usual
@@ -379,6 +437,17 @@ _Compared: TypeAlias = tuple[Sequence[str], Floats, Callable[[Floats], None]]
 """Rooms, their values [n, …], and where the new ones go."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """How rooms look from one side."""
+
+    what: str
+    scores: npt.NDArray[np.float64]
+    """Of every room its cosine with the middle; NaN where there is none."""
+    gone: bool
+    """Whether the distance from the middle is one in the direction that was looked at."""
+
+
 @dataclass
 class _Weights:
     """Arrays that the same rooms have, all of them one vector: one distance is that of the net."""
@@ -392,14 +461,13 @@ class _Weights:
     """Where the last round ended; empty where nobody knows."""
     ended: dict[str, Value] = field(default_factory=dict)
 
-    def scores(self, believed: Set[str]) -> dict[str, npt.NDArray[np.float64]]:
+    def seen(self, believed: Set[str]) -> Iterator[_Seen]:
         """cos(w_i − w, m − w) over all weights, w where the round began.
 
         The classifier by itself, so that a lie in it alone does not drown in the encoder; and its
         rows class by class as they are, as prototypes: which class lies where. In a round's steps
         honest rooms with few windows are as unlike each other as rows under other labels.
         """
-        scores = {}
         usual = _places(self.rooms, believed)
         for what, classifier in (("encoder", False), ("classifier", True)):
             paths = [
@@ -410,19 +478,20 @@ class _Weights:
             if paths:
                 values = self._stacked(paths)  # (n, Σw)
                 names = [path.removeprefix(_WEIGHTS) for path in paths]
-                if all(name in self.before for name in names):
+                known = all(name in self.before for name in names)
+                if known:
                     begun = [cast(Floats, self.before[name]).reshape(-1) for name in names]
                     values = values - np.concatenate(begun)
-                scores[f"weights of the {what}"] = cosines(values, middle(values[usual]))
+                yield _Seen(
+                    f"weights of the {what}", cosines(values, middle(values[usual])), gone=known
+                )
         for path in self.paths:
             if path.startswith(f"{_WEIGHTS}{_CLASSIFIER}"):
                 rows = np.stack([cast(Floats, self.found[room][path]) for room in self.rooms])
                 if rows.ndim == 3 and rows.shape[1] > 1:  # (n, C, D)
                     centre = middle(rows[usual])
-                    scores["rows of the classifier"] = np.asarray(
-                        [cosines_of_classes(own, centre) for own in rows]
-                    )
-        return scores
+                    alike = np.asarray([cosines_of_classes(own, centre) for own in rows])
+                    yield _Seen("rows of the classifier", alike, gone=False)
 
     def coordinates(self) -> Iterator[_Compared]:
         yield self.rooms, self._stacked(self.paths), self._put
@@ -443,7 +512,9 @@ class _Weights:
         begins, and steps are counted from there.
         """
         numbers = [float(cast(int, self.found[room].get(_WINDOWS, 1))) for room in self.rooms]
-        ended = np.average(values, axis=0, weights=numbers).astype(np.float32)
+        # Rooms without windows do not count, unless all are such.
+        by_windows = numbers if any(numbers) else None
+        ended = np.average(values, axis=0, weights=by_windows).astype(np.float32)
         at = 0
         for path in self.paths:
             old = cast(Floats, self.found[self.rooms[0]][path])
@@ -462,6 +533,20 @@ def _weights(found: _Found, nets: Mapping[str, str], ended: Tree) -> Iterator[_W
 
     Rooms of equal nets are one part. A net with one array more has all others in common still.
     """
+    parts: dict[tuple[str, tuple[str, ...]], list[tuple[str, tuple[int, ...]]]] = {}
+    for (net, path, shape), rooms in sorted(_holders_of_weights(found, nets).items()):
+        if len(rooms) >= _FEWEST:
+            parts.setdefault((net, tuple(rooms)), []).append((path, shape))
+    for (net, together), arrays in sorted(parts.items()):
+        name = f"{net} {digest(repr(arrays).encode())}"
+        paths = [path for path, _ in arrays]
+        yield _Weights(name, together, paths, found, cast(Tree, ended.get(name, {})))
+
+
+def _holders_of_weights(
+    found: _Found, nets: Mapping[str, str]
+) -> dict[tuple[str, str, tuple[int, ...]], list[str]]:
+    """(net, path, shape) → the rooms that have such an array of weights."""
     holders: dict[tuple[str, str, tuple[int, ...]], list[str]] = {}
     for room, values in found.items():
         for path, value in values.items():
@@ -471,14 +556,7 @@ def _weights(found: _Found, nets: Mapping[str, str], ended: Tree) -> Iterator[_W
                 and value.dtype == np.float32  # what is counted is left alone
             ):
                 holders.setdefault((nets[room], path, value.shape), []).append(room)
-    parts: dict[tuple[str, tuple[str, ...]], list[tuple[str, tuple[int, ...]]]] = {}
-    for (net, path, shape), rooms in sorted(holders.items()):
-        if len(rooms) >= _FEWEST:
-            parts.setdefault((net, tuple(rooms)), []).append((path, shape))
-    for (net, together), arrays in sorted(parts.items()):
-        name = f"{net} {digest(repr(arrays).encode())}"
-        paths = [path for path, _ in arrays]
-        yield _Weights(name, together, paths, found, cast(Tree, ended.get(name, {})))
+    return holders
 
 
 @dataclass
@@ -489,12 +567,12 @@ class _Sets:
     rooms: Sequence[str]
     found: _Found
 
-    def scores(self, believed: Set[str]) -> dict[str, npt.NDArray[np.float64]]:
+    def seen(self, believed: Set[str]) -> Iterator[_Seen]:
         """The mean over classes of cos(p_i^c − p̄_i, m^c − m̄_i): which class lies where.
 
-        p̄_i and m̄_i are the means over the classes that room i holds: embeddings have much in
-        common, whatever the class. Who tells a single class is held against m̄ of all classes in
-        the place of both. NaN for a room without any class that three hold.
+        p̄_i and m̄_i are the means over the classes that room i and three in all hold: embeddings
+        have much in common, whatever the class. Who tells a single class is held against m̄ of
+        all classes in the place of both. NaN for a room without any class that three hold.
         """
         scores = np.full(len(self.rooms), np.nan)
         prototypes, present = self._stacked()  # (N, C, D), (N, C)
@@ -511,7 +589,7 @@ class _Sets:
             elif len(mine) == 1 and shared.sum() > 1:
                 usual = centre[shared].mean(axis=0)  # (D,)
                 scores[room] = cosines(prototypes[room, mine] - usual, centre[mine[0]] - usual)[0]
-        return {"prototypes": scores}
+        yield _Seen(self.what, scores, gone=True)
 
     def coordinates(self) -> Iterator[_Compared]:
         prototypes, present = self._stacked()
@@ -521,10 +599,10 @@ class _Sets:
                 rooms = [self.rooms[place] for place in holders.tolist()]
                 yield rooms, prototypes[holders, label], partial(self._put, rooms, label)
 
-    def _stacked(self) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    def _stacked(self) -> tuple[Floats, Mask]:
         """P [N, C, D] and which are real [N, C]."""
         given = [self.found[room] for room in self.rooms]
-        present = np.stack([cast(npt.NDArray[np.bool_], each["present"]) for each in given])
+        present = np.stack([cast(Mask, each["present"]) for each in given])
         width = cast(Floats, given[0]["prototypes"]).shape[1]
         prototypes = np.zeros((*present.shape, width), np.float32)
         for place, values in enumerate(given):
@@ -534,7 +612,7 @@ class _Sets:
     def _put(self, rooms: Sequence[str], label: int, values: Floats) -> None:
         """The prototypes of one class."""
         for room, own in zip(rooms, values, strict=True):
-            present = cast(npt.NDArray[np.bool_], self.found[room]["present"])
+            present = cast(Mask, self.found[room]["present"])
             rows = np.array(cast(Floats, self.found[room]["prototypes"]))
             rows[int(present[:label].sum())] = own
             self.found[room]["prototypes"] = rows
@@ -544,10 +622,8 @@ def _sets(found: _Found) -> Iterator[_Sets]:
     """Rooms whose sets have one form; those that sent none are no part of it."""
     by_form: dict[tuple[int, int], list[str]] = {}
     for room, values in found.items():
-        if "prototypes" in values and "present" in values:
-            width = cast(Floats, values["prototypes"]).shape[1]
-            classes = len(cast(npt.NDArray[np.bool_], values["present"]))
-            by_form.setdefault((classes, width), []).append(room)
+        if (form := _form_of(values)) is not None:
+            by_form.setdefault(form, []).append(room)
     for _, rooms in sorted(by_form.items()):
         if len(rooms) >= _FEWEST:
             yield _Sets(rooms, found)

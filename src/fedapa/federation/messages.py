@@ -69,10 +69,14 @@ __all__ = [
 
 _VERSION = 1
 _T = TypeVar("_T")
-ADDED = frozenset(["participated", "bytes_up", "bytes_down"])
+ADDED = frozenset(["participated", "bytes_up", "bytes_down", "trust"])
 """What the server itself notes of a room in a record; no report may have these names."""
 LONGEST_NOTE = 500
 """Letters that a room may say in a sentence."""
+_LONGEST_WORD = 100
+"""Letters of the name of a number; it stands in every line of the record."""
+_MOST_REPORTED = 100
+"""Numbers that a room may report beside its scores, and times that it may tell."""
 _MOST_VALUES = 10_000
 """In a reply: scores, reports and times by name."""
 
@@ -163,8 +167,19 @@ class Reply:
             for word, value in getattr(self, name).items():
                 if not word.isprintable():
                     raise PayloadError(f"{name}: the name {word!r:.60} cannot be printed")
+                if len(word) > _LONGEST_WORD:
+                    raise PayloadError(
+                        f"{name}: the name {word:.60} … has {len(word)} letters; expected "
+                        f"{_LONGEST_WORD} at most"
+                    )
                 if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
                     raise PayloadError(f"{name}.{word} is {value!r:.60}; expected a finite number")
+        for name in ("report", "seconds"):
+            if len(getattr(self, name)) > _MOST_REPORTED:
+                raise PayloadError(
+                    f"{name} has {len(getattr(self, name))} numbers; expected {_MOST_REPORTED} at "
+                    "most"
+                )
         for word, value in self.scores.items():
             _check_score(word, value)
         if self.scores and not {"accuracy", "macro_f1"} <= set(self.scores):

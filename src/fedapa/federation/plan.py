@@ -316,6 +316,20 @@ class Plan(_Section):
             raise ValueError('expected a number of 1 or more, or "open", which has no last round')
         return OPEN if rounds == "open" else rounds
 
+    def _defends(self) -> None:
+        """Refuse settings that do nothing: who gives them believes that they do."""
+        how = self.defence or Defence()
+        if how.reputation and not how.cosine:
+            raise PlanError(
+                "defence.reputation: nobody can lose any where defence.cosine is 0; set cosine, "
+                "too, or leave it out"
+            )
+        if how.trim != Defence.trim and how.rule != "trimmed":
+            raise PlanError(
+                f"defence.trim: nothing is trimmed where defence.rule is '{how.rule}'; set rule = "
+                "'trimmed', or leave it out"
+            )
+
     @model_validator(mode="after")
     def _classes_once(self) -> "Plan":
         if self.classes is not None and len(set(self.classes)) < len(self.classes):
@@ -333,10 +347,18 @@ class Plan(_Section):
             values["data"] = {"file": str(values["data"])}
         if isinstance(values.get("defence"), str):  # a third, for plans, too
             values["defence"] = _named_defence(values["defence"])
+        for name, example in (("defence", 'defence = "guard"'), ("attack", 'kind = "scaled"')):
+            if values.get(name) is not None and not isinstance(
+                values[name], Mapping | Defence | Attack
+            ):
+                raise PlanError(
+                    f"{name} is {_brief(values[name])}; expected its settings, such as {example}"
+                )
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise PlanError(_sentence(error.errors()[0], type(self))) from None
+        self._defends()
         # Settings are checked, and defaults spelled out, by the algorithm itself.
         algorithm = self.build()
         if self.attack is not None and self.joins:
@@ -415,6 +437,8 @@ class Plan(_Section):
         for layer in layers:
             for key, value in layer.items():
                 new = {"name": value} if key == "algorithm" and isinstance(value, str) else value
+                if key == "defence" and isinstance(value, str):  # single settings may follow
+                    new = asdict(Defence(**_named_defence(value)))
                 old = merged.get(key)
                 if not isinstance(old, dict) or not isinstance(new, Mapping):
                     merged[key] = dict(new) if isinstance(new, Mapping) else new

@@ -135,6 +135,13 @@ def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
     roster = _sorted(engine.roster())
     cohort.check_roster(roster)
     cohort.check_tasks(algorithm, roster)
+    if plan.attack is not None and not attackers(
+        plan.attack.share, [card.name for card in roster], plan.seed
+    ):
+        raise RosterError(
+            f"attack.share {plan.attack.share:g} of {len(roster)} rooms is nobody; set it to "
+            f"{1 / len(roster):.2g} or more"
+        )
     server = algorithm.open(roster, Key(plan.seed) / "server")
     cohort.check_selection(plan.selection, plan.participation, algorithm=algorithm, server=server)
     rooms: Tree = {card.name: {"card": card_tree(card), "here": True} for card in roster}
@@ -240,6 +247,8 @@ def run(
                     for room in uploads
                 }
                 defended = defend(plan.defence, uploads, nets, defended.memory)
+                if number == 1:
+                    said += _undefended(uploads, defended)
             server = algorithm.merge(server, defended.uploads, round)
         # After the last exchange the half stays: a longer run starts from it (``reopened``).
         trained = state["trained"]
@@ -495,12 +504,14 @@ class _Heard:
     @property
     def diverged(self) -> dict[str, str]:
         """Room → what became of its training."""
-        return {room: reply.diverged for room, reply in self.replies.items() if reply.diverged}
+        given = ((room, reply.diverged) for room, reply in self.replies.items())
+        return {room: one_line(why) for room, why in given if why}
 
     @property
     def withheld(self) -> dict[str, str]:
         """Room → why it sends nothing though it trained."""
-        return {room: reply.withheld for room, reply in self.replies.items() if reply.withheld}
+        given = ((room, reply.withheld) for room, reply in self.replies.items())
+        return {room: one_line(why) for room, why in given if why}
 
     def said(self, *, last: bool = False) -> list[str]:
         """What people should know of it, in sentences; of the last exchange, what it means."""
@@ -515,7 +526,7 @@ class _Heard:
         ]
         notes = [f"{', '.join(rooms)}: {one_line(note)}" for note, rooms in noting.items()]
         diverged = [
-            f"room '{room}' is without an upload: {one_line(why)}"
+            f"room '{room}' is without an upload: {why}"
             for room, why in {**self.diverged, **self.withheld}.items()
         ]
         return [*rejected, *diverged, *notes]
@@ -559,7 +570,7 @@ def _refuse_to_learn_nothing(
         room = min(diverged)
         raise RunError(
             f"round {round.number}: training diverged in every room, so nothing is learned; room "
-            f"'{room}': {one_line(diverged[room])}"
+            f"'{room}': {diverged[room]}"
         )
 
 
@@ -596,6 +607,18 @@ def _checked(answer: Reply | Rejected, card: RoomCard, number: int) -> Reply:
         raise PayloadError(f"it answers round {answer.round}, asked was round {number}")
     check_reply(answer, card)
     return answer
+
+
+def _undefended(uploads: Mapping[str, Payload], defended: Defended) -> list[str]:
+    """Which rooms a defence does not look at, where there are any: their word counts as it is."""
+    rooms = sorted(room for room in uploads if uploads[room] and room not in defended.trust)
+    if not rooms:
+        return []
+    who = "nobody" if len(rooms) == len(uploads) else f"not {', '.join(map(repr, rooms))}"
+    return [
+        f"the defence compares {who}: a room needs two others that send prototypes of its classes "
+        "or weights of its net"
+    ]
 
 
 # ---- what is recorded --------------------------------------------------------------------------

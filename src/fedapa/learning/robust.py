@@ -72,7 +72,8 @@ def _beside(numbers: npt.NDArray[np.float64], values: Floats) -> npt.NDArray[np.
 
 def cut_number(trim: float, rooms: int) -> int:
     """k, how many rooms are cut off at each end of a coordinate; one or two are left at least."""
-    return min(int(np.ceil(trim * rooms)), (rooms - 1) // 2)
+    # 0.07 of 100 is 7.000000000000001.
+    return min(int(np.ceil(round(trim * rooms, 9))), (rooms - 1) // 2)
 
 
 def cut_ends(values: Floats, trim: float) -> tuple[Floats, npt.NDArray[np.float64]]:
@@ -82,17 +83,20 @@ def cut_ends(values: Floats, trim: float) -> tuple[Floats, npt.NDArray[np.float6
     the other N − 2k. With k as large as can be it is the median.
 
     Returns:
-        [N, …], and the share of its coordinates that every room lost [N].
+        [N, …], and the share of its coordinates in which a room lies beyond all that are left [N].
+        Of rooms that say the same somebody has to be cut off; nobody is blamed for it.
     """
     rooms = len(values)
     k = cut_number(trim, rooms)
     order = np.argsort(values, axis=0, kind="stable")
     kept = order[k : rooms - k]  # (N − 2k, …)
-    rest = np.take_along_axis(values, kept, axis=0).mean(axis=0, dtype=np.float64)  # (…)
+    left = np.take_along_axis(values, kept, axis=0)
+    rest = left.mean(axis=0, dtype=np.float64)  # (…)
     cut = np.ones(values.shape, bool)
     np.put_along_axis(cut, kept, False, axis=0)
     made = np.where(cut, rest.astype(values.dtype), values)
-    return made, cut.reshape(rooms, -1).mean(axis=1)
+    beyond = (values < left[0]) | (values > left[-1])
+    return made, beyond.reshape(rooms, -1).mean(axis=1)
 
 
 def cosines(values: Floats, centre: Floats) -> npt.NDArray[np.float64]:

@@ -319,14 +319,23 @@ def _suspected(report: Report, runs: Runs) -> None:
     told = []
     for (_, name, seed), run in sorted(runs.items(), key=lambda item: item[0]):
         lying = set(run.records[-1].get("attackers", ()))
+        if lying:
+            told.append(
+                f"{name}, seed {seed}: this run has attackers by its plan "
+                f"({run.plan.attack.kind if run.plan.attack else ''}): {', '.join(sorted(lying))}; "
+                "means over rooms hold them, too"
+            )
         for one in suspects(run.records):
             really = f" (an attacker of this experiment: {'yes' if one['room'] in lying else 'no'})"
             told.append(
                 f"{name}, seed {seed}: room '{one['room']}' in {one['rounds']} of {one['judged']} "
                 f"rounds{really if lying else ''}: {one['reason']}"
             )
-    meaning = "What these rooms sent was moved towards what the others say, or cut off."
-    _listed(report, "Suspected rooms", meaning, told)
+    meaning = (
+        "What suspected rooms sent was moved towards what the others say, or cut off. A suspect "
+        "need not be a liar."
+    )
+    _listed(report, "Rooms that lie or are suspected", meaning, told)
 
 
 def _listed(report: Report, heading: str, meaning: str, told: Sequence[str]) -> None:

@@ -60,8 +60,8 @@ def check_plan(plan: Plan) -> None:
     for key, given in reasons.items():
         if given:
             raise RosterError(
-                f"{key}: needs all rooms in one process, and these are on a network; leave it out, "
-                "or use 'fedapa run'"
+                f"{key}: needs all rooms in one process, and here each is by itself; leave it out, "
+                "or use 'fedapa run' without --engine"
             )
     if build.pools or build.pools_in_turn:
         raise RosterError(
