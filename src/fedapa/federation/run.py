@@ -252,8 +252,8 @@ def _going_on(folder: Path, saved: Tree | None) -> Iterator[None]:
             raise
         raise RunError(
             f"{folder}: its checkpoint or a room's state there is none that this fedapa wrote "
-            f"({type(error).__name__}: {error!s:.200}); put back what was there, or choose another "
-            "--out"
+            f"({type(error).__name__}: {error!s:.200}), or fedapa has a fault; put back what was "
+            "there, or choose another --out"
         ) from error
 
 
