@@ -316,6 +316,13 @@ class Plan(_Section):
             raise ValueError('expected a number of 1 or more, or "open", which has no last round')
         return OPEN if rounds == "open" else rounds
 
+    @field_validator("privacy", mode="before")
+    @classmethod
+    def _privacy_is_a_section(cls, privacy: Any) -> Any:
+        if not isinstance(privacy, Mapping | Privacy):
+            raise ValueError("is a section: set its keys, for example privacy.epsilon = 10")
+        return privacy
+
     @model_validator(mode="after")
     def _classes_once(self) -> "Plan":
         if self.classes is not None and len(set(self.classes)) < len(self.classes):
