@@ -18,6 +18,7 @@ from fedapa.algorithms.fedapa import FedAPA
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.evaluation.record import not_taken, privacy_spent
 from fedapa.federation.acceptance import take
+from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.ledger import Ledger
 from fedapa.federation.messages import Reply, Request, decode_reply, encode_reply
 from fedapa.federation.participant import Participant
@@ -202,6 +203,36 @@ def test_a_run_records_what_every_room_has_spent(make_rooms: MakeRooms, tmp_path
     page = (tmp_path / "page.html").read_text()
     assert "It is no guarantee for recordings" in page
     assert "is withheld: its privacy budget is spent" in page
+
+
+@pytest.mark.parametrize("upload", [b"no frame", encode({"prototypes": np.float32([np.inf])})])
+def test_a_record_tells_what_the_ledger_holds_also_of_an_upload_that_was_rejected(
+    make_rooms: MakeRooms, tmp_path: Path, upload: bytes
+) -> None:
+    """It left the room, whatever the server made of it; nothing else of that reply is used."""
+    plan = Plan(rounds=2, algorithm="fedproto", privacy={"epsilon": 5.0, "unit": "window"})
+    rooms, folder = make_rooms(), tmp_path / "run"
+
+    class Spoiling(InProcess):
+        def exchange(self, round: Round, requests: Any) -> Any:
+            replies = super().exchange(round, requests)
+            return {
+                room: replace(reply, upload=upload) if reply.upload else reply  # type: ignore[type-var,union-attr]
+                for room, reply in replies.items()
+            }
+
+    with Spoiling(plan.build(), rooms, folder=folder, workers=0) as engine:
+        done = run(plan, out=folder, engine=engine)
+    for number, record in enumerate(done.records, start=1):
+        assert set(record["rejected"]) == set(record["rooms"])
+        for room, told in record["rooms"].items():
+            ledger = Ledger(folder / "rooms" / room / "privacy.json").releases()
+            assert len(ledger) == 2
+            assert told["releases"] == number
+            assert told["delta"] == 1e-5
+            assert told["participated"] is False
+    for own in done.summary["privacy"].values():
+        assert own["epsilon"] == pytest.approx(5.0, abs=1e-5)
 
 
 @pytest.mark.parametrize(
