@@ -5,10 +5,11 @@
     python -m deploy.wheel dist      # dist/fedapa-0.1.0-py3-none-any.whl and ….cdx.json
 
 The bytes of a wheel hang on the time, the rights and the leftovers of earlier builds in the folder
-that it is made in. So it is made in a new folder with the files of the checkout alone, all of the
-time of the last commit (SOURCE_DATE_EPOCH) and with the same rights, by the setuptools that is
-pinned. The list (SBOM) is CycloneDX JSON: the wheel and every package of deploy/requirements.txt,
-with versions and hashes.
+that it is made in. So it is made in a new folder with the files that git has of the checkout, all
+of the time of the last commit and with the same rights, by the setuptools that is pinned: another
+one is refused, and so are changes that no commit has. Who says the time (SOURCE_DATE_EPOCH) may
+build with changes, which are then named, and from an archive that is no checkout. The list (SBOM)
+is CycloneDX JSON: the wheel and every package of deploy/requirements.txt, with versions and hashes.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +34,29 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-__all__ = ["Pinned", "bill_of_materials", "build_wheel", "commit_time", "pinned_in"]
+__all__ = [
+    "BuildError",
+    "Pinned",
+    "bill_of_materials",
+    "build_wheel",
+    "changes_in",
+    "commit_time",
+    "main",
+    "pinned_in",
+    "sources_of",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = Path(__file__).with_name("requirements.txt")
 _FILES = ("pyproject.toml", "README.md", "LICENSE")
-_LEFT_OUT = ("__pycache__", "*.pyc", "*.egg-info", ".*")
+_LEFT_OUT = re.compile(r"__pycache__|.*\.pyc|.*\.egg-info|\..*")
+"""What an archive that is no checkout has beside its sources."""
+_LATEST = 2**32
+"""Seconds since 1970 that a wheel can hold."""
+
+
+class BuildError(Exception):
+    """Why nothing is built, as a sentence."""
 
 
 @dataclass(frozen=True)
@@ -68,24 +87,56 @@ def pinned_in(text: str) -> list[Pinned]:
 def commit_time(root: Path) -> int:
     """When the last commit was made, in s since 1970; SOURCE_DATE_EPOCH where that is set."""
     if told := os.environ.get("SOURCE_DATE_EPOCH"):
+        if not (re.fullmatch(r"[0-9]{1,10}", told) and int(told) < _LATEST):
+            raise BuildError(
+                f"SOURCE_DATE_EPOCH is '{told:.40}'; expected whole seconds since 1970, below 2³²"
+            )
         return int(told)
-    made = subprocess.run(
-        ["git", "-C", str(root), "log", "-1", "--format=%ct"], capture_output=True, text=True
-    )
-    if made.returncode:
-        raise SystemExit("no commit tells the time of the build; set SOURCE_DATE_EPOCH to it")
-    return int(made.stdout)
+    if not (root / ".git").exists():
+        raise BuildError("no commit tells the time of the build; set SOURCE_DATE_EPOCH to it")
+    return int(_git(root, "log", "-1", "--format=%ct"))
+
+
+def sources_of(root: Path) -> list[str]:
+    """What a wheel is made of, by path: of a checkout the files that git knows, as they are."""
+    if (root / ".git").exists():
+        known = _git(root, "ls-files", "-z", "--", *_FILES, "src").split("\0")
+        return sorted(name for name in known if name and (root / name).is_file())
+    below = [path.relative_to(root) for path in (root / "src").rglob("*") if path.is_file()]
+    kept = [path for path in below if not any(map(_LEFT_OUT.fullmatch, path.parts))]
+    return sorted([*_FILES, *(path.as_posix() for path in kept)])
+
+
+def changes_in(root: Path) -> list[str]:
+    """Files of a wheel that differ from the last commit, by path; none where there is no git."""
+    if not (root / ".git").exists():
+        return []
+    told = _git(root, "diff", "--name-only", "-z", "HEAD", "--", *_FILES, "src").split("\0")
+    return sorted(name for name in told if name)
+
+
+def _git(root: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True)
+    except OSError as error:
+        raise BuildError(f"git cannot be asked what the checkout has ({error})") from error
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["it says nothing"])[0]
+        raise BuildError(f"git does not tell what the checkout has: {said}")
+    return done.stdout
 
 
 def build_wheel(root: Path, out: Path, *, moment: int) -> Path:
     """The wheel of a checkout; ``moment`` is what every file in it is said to be of."""
+    if not out.is_dir() and out.exists():
+        raise BuildError(f"{out}: is a file; name a folder for the wheel")
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made_in:
         place = Path(made_in) / "fedapa"
         place.mkdir()
-        for name in _FILES:
+        for name in sources_of(root):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / name, place / name)
-        shutil.copytree(root / "src", place / "src", ignore=shutil.ignore_patterns(*_LEFT_OUT))
         for path in [place, *place.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)
             os.utime(path, (moment, moment))
@@ -130,15 +181,43 @@ def _component(kind: ComponentType, package: Pinned) -> Component:
     )
 
 
-def main() -> None:
-    """Build into the folder that the first argument names."""
-    out, moment = Path(sys.argv[1] if len(sys.argv) > 1 else "dist"), commit_time(ROOT)
-    wheel = build_wheel(ROOT, out, moment=moment)
+def main(arguments: Sequence[str], root: Path = ROOT) -> int:
+    """Build into the folder that the first argument names; 2 where a sentence says why not."""
+    try:
+        _build(Path(arguments[0] if arguments else "dist"), root)
+    except BuildError as error:
+        sys.stderr.write(f"wheel: {error}\n")
+        return 2
+    return 0
+
+
+def _build(out: Path, root: Path) -> None:
+    lock = pinned_in(LOCK.read_text())
+    _check_setuptools(lock)
+    moment = commit_time(root)
+    if changed := changes_in(root):
+        named = f"{changed[0]}{f' and {len(changed) - 1} more' if changed[1:] else ''}"
+        if not os.environ.get("SOURCE_DATE_EPOCH"):
+            raise BuildError(
+                f"the checkout has changes that no commit has ({named}), and the wheel would be "
+                "said to be of the last one; commit them, or set SOURCE_DATE_EPOCH to another time"
+            )
+        sys.stderr.write(f"wheel: it has changes that no commit has ({named})\n")
+    wheel = build_wheel(root, out, moment=moment)
     listed = wheel.with_suffix(".cdx.json")
-    listed.write_text(bill_of_materials(wheel, pinned_in(LOCK.read_text()), moment=moment))
+    listed.write_text(bill_of_materials(wheel, lock, moment=moment))
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     sys.stdout.write(f"{wheel} (SHA-256 {digest})\n{listed}\n")
 
 
+def _check_setuptools(lock: Sequence[Pinned]) -> None:
+    (pinned,) = (package.version for package in lock if package.name == "setuptools")
+    if (here := version("setuptools")) != pinned:
+        raise BuildError(
+            f"setuptools {here} is installed, {LOCK.name} has {pinned}, and another one gives "
+            f"other bytes; pip install setuptools=={pinned}"
+        )
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

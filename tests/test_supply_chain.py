@@ -3,14 +3,26 @@
 import json
 import os
 import re
+import subprocess
 from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
+from deploy import wheel as wheel_module
 from deploy.audit import audit, told_of
-from deploy.wheel import LOCK, ROOT, Pinned, bill_of_materials, build_wheel, pinned_in
+from deploy.wheel import (
+    LOCK,
+    ROOT,
+    Pinned,
+    bill_of_materials,
+    build_wheel,
+    changes_in,
+    main,
+    pinned_in,
+    sources_of,
+)
 from fedapa.toml import read_toml
 
 EXTRAS = ("count", "flower", "mqtt", "privacy", "serve", "train")
@@ -91,6 +103,78 @@ def test_a_wheel_built_twice_is_the_same_bytes(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
     later = build_wheel(ROOT, tmp_path / "later", moment=1_700_000_002)
     assert later.read_bytes() != first.read_bytes(), "else the test would see nothing"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A small repository with one commit."""
+    root = tmp_path / "checkout"
+    (root / "src" / "fedapa").mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "src/fedapa/a.py"):
+        (root / name).write_text("told = 1\n")
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (("init", "-q"), ("add", "-A"), (*author, "commit", "-q", "-m", "First")):
+        subprocess.run(["git", "-C", str(root), *words], check=True)
+    return root
+
+
+def test_a_wheel_is_of_the_files_that_git_has(checkout: Path) -> None:
+    """An archive without git has none that are its own and none that are left over."""
+    known = ["LICENSE", "README.md", "pyproject.toml", "src/fedapa/a.py"]
+    (checkout / "src" / "fedapa" / "notes.py").write_text("secret = 1\n")
+    (checkout / "src" / "fedapa" / "__pycache__").mkdir()
+    (checkout / "src" / "fedapa" / "__pycache__" / "a.pyc").write_bytes(b"")
+    assert sources_of(checkout) == known
+    assert not changes_in(checkout), "what is in no wheel changes none"
+    (checkout / ".git").rename(checkout.parent / "git")
+    assert sources_of(checkout) == sorted([*known, "src/fedapa/notes.py"])
+
+
+def test_a_wheel_of_changes_is_built_only_by_who_says_its_time(
+    checkout: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    (checkout / "src" / "fedapa" / "a.py").write_text("told = 2\n")
+    assert main([str(tmp_path / "out")], checkout) == 2
+    said = capsys.readouterr().err
+    assert "changes that no commit has (src/fedapa/a.py)" in said
+    assert "set SOURCE_DATE_EPOCH to another time" in said
+
+    def built(root: Path, out: Path, *, moment: int) -> Path:
+        assert moment == 1_700_000_000
+        out.mkdir()
+        made = out / "fedapa-0.1.0-py3-none-any.whl"
+        made.write_bytes(b"a wheel")
+        return made
+
+    monkeypatch.setattr(wheel_module, "build_wheel", built)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    assert main([str(tmp_path / "out")], checkout) == 0
+    assert capsys.readouterr().err.startswith("wheel: it has changes that no commit has (src/")
+
+
+def test_what_cannot_be_built_is_a_sentence(
+    checkout: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    told = {}
+    for moment in ("abc", "-1", str(2**32), "1700000000"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", moment)
+        assert main([str(file)], checkout) == 2
+        told[moment] = capsys.readouterr().err
+    assert told.pop("1700000000") == f"wheel: {file}: is a file; name a folder for the wheel\n"
+    for moment, said in told.items():
+        assert said.startswith(f"wheel: SOURCE_DATE_EPOCH is '{moment}'; expected whole seconds")
+    monkeypatch.setattr(wheel_module, "version", lambda _: "1.0")
+    assert main([str(tmp_path / "out")], checkout) == 2
+    assert "another one gives other bytes" in capsys.readouterr().err
 
 
 def test_the_bill_of_materials_names_the_wheel_and_every_package(

@@ -90,7 +90,9 @@ class SystemNoise:
     def normal(self, *shape: int) -> npt.NDArray[np.float64]:
         """Box and Muller's pairs of uniform numbers of 53 bits, none beyond 8.6 deviations.
 
-        Ideal pairs are farther off with a probability of 2⁻⁵³, which is nothing beside any δ.
+        An ideal pair is farther off with a probability of 2⁻⁵³; one of the thousands of pairs of a
+        set with about 10⁻¹² in all, which is little beside the δ that a plan may ask for (10⁻¹⁰ at
+        least).
         """
         number = int(np.prod(shape, dtype=np.int64))
         pairs = (number + 1) // 2

@@ -98,6 +98,19 @@ def test_run_writes_prints_and_resumes(make_store: MakeStore, tmp_path: Path) ->
     assert again.stderr == "training fedapa: 2 of 2 rounds\n", "and no bar in a pipe"
 
 
+def test_a_run_with_noise_says_at_its_end_what_it_has_cost(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    store, out = make_store(), tmp_path / "out"
+    noised = ("--set", "privacy.epsilon=20", "--set", "privacy.unit=window")
+    text = fedapa("run", *quick_flags(store, out), *noised).stdout.replace("\n", " ")
+    rooms = len(json.loads((out / "summary.json").read_text())["privacy"])
+    said = f"Privacy: ε is 20 of 20 at most, over {rooms} rooms (δ = 1e-05, unit: window), for the"
+    assert f"{said} net taken as given; no guarantee for recordings" in text
+    openly = ("--set", "rounds=open", "--out", tmp_path / "open")
+    assert one_sentence(fedapa("run", *openly, code=2)).endswith("nobody could; set rounds")
+
+
 def test_what_fits_once_says_so_and_once_for_all_rooms(
     make_store: MakeStore, tmp_path: Path
 ) -> None:

@@ -417,7 +417,7 @@ def test_a_setting_changes_the_named_defence_before_it() -> None:
     [
         ({"reputation": 0.7}, "nobody can lose any where defence.cosine is 0"),
         ({"trim": 0.1}, "nothing is trimmed where defence.rule is 'mean'"),
-        (1, 'defence is 1; expected its settings, such as defence = "guard"'),
+        (1, 'defence: is a section: set its keys, for example defence = "guard"'),
     ],
 )
 def test_settings_that_do_nothing_are_refused(given: object, words: str) -> None:

@@ -1,6 +1,7 @@
 """Noised uploads: what leaves a room, what it costs, where it stops, and that repeats are free."""
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from fedapa.algorithms.fedapa import FedAPA
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.evaluation.record import not_taken, privacy_spent
 from fedapa.federation.acceptance import take
+from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.ledger import Ledger
 from fedapa.federation.messages import Reply, Request, decode_reply, encode_reply
 from fedapa.federation.participant import Participant
@@ -145,6 +147,18 @@ def test_a_damaged_ledger_is_no_fresh_budget(make_rooms: MakeRooms, tmp_path: Pa
             exchanges(participant(make_rooms, tmp_path), [1])
 
 
+@pytest.mark.parametrize("multiplier", [1e-200, 1e-160, 1e-7, 1e200])
+def test_a_ledger_with_a_multiplier_that_no_plan_asks_for_is_refused_by_name(
+    make_rooms: MakeRooms, tmp_path: Path, multiplier: float
+) -> None:
+    """Its square or the inverse of that is no number, so nobody could say what it cost."""
+    told = {"releases": [{"multiplier": multiplier, "unit": "window"}]}
+    (tmp_path / "privacy.json").write_text(json.dumps(told))
+    told_as = f"{multiplier:g}"
+    with pytest.raises(RunError, match=f"privacy.json: .* multiplier {re.escape(told_as)} is none"):
+        exchanges(participant(make_rooms, tmp_path), [1])
+
+
 def test_the_server_takes_a_noised_set_of_any_form(make_rooms: MakeRooms, tmp_path: Path) -> None:
     """Also with counts that the noise made large, and with none at all."""
     for number, scale in enumerate((0.0, 1.0, 50.0)):
@@ -191,6 +205,36 @@ def test_a_run_records_what_every_room_has_spent(make_rooms: MakeRooms, tmp_path
     assert "is withheld: its privacy budget is spent" in page
 
 
+@pytest.mark.parametrize("upload", [b"no frame", encode({"prototypes": np.float32([np.inf])})])
+def test_a_record_tells_what_the_ledger_holds_also_of_an_upload_that_was_rejected(
+    make_rooms: MakeRooms, tmp_path: Path, upload: bytes
+) -> None:
+    """It left the room, whatever the server made of it; nothing else of that reply is used."""
+    plan = Plan(rounds=2, algorithm="fedproto", privacy={"epsilon": 5.0, "unit": "window"})
+    rooms, folder = make_rooms(), tmp_path / "run"
+
+    class Spoiling(InProcess):
+        def exchange(self, round: Round, requests: Any) -> Any:
+            replies = super().exchange(round, requests)
+            return {
+                room: replace(reply, upload=upload) if reply.upload else reply  # type: ignore[type-var,union-attr]
+                for room, reply in replies.items()
+            }
+
+    with Spoiling(plan.build(), rooms, folder=folder, workers=0) as engine:
+        done = run(plan, out=folder, engine=engine)
+    for number, record in enumerate(done.records, start=1):
+        assert set(record["rejected"]) == set(record["rooms"])
+        for room, told in record["rooms"].items():
+            ledger = Ledger(folder / "rooms" / room / "privacy.json").releases()
+            assert len(ledger) == 2
+            assert told["releases"] == number
+            assert told["delta"] == 1e-5
+            assert told["participated"] is False
+    for own in done.summary["privacy"].values():
+        assert own["epsilon"] == pytest.approx(5.0, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -202,6 +246,13 @@ def test_a_run_records_what_every_room_has_spent(make_rooms: MakeRooms, tmp_path
         ({"rounds": "open"}, "set privacy.releases"),
         ({"privacy": {"epsilon": 1.0, "delta": 0.1}}, "privacy.delta"),
         ({"privacy": {"epsilon": 1.0, "units": "day"}}, "privacy.units: unknown key"),
+        ({"privacy": {"epsilon": 1e300}}, "privacy.epsilon: input should be less than or equal"),
+        ({"privacy": {"epsilon": 1e-9}}, "privacy.epsilon: input should be greater than or equal"),
+        ({"privacy": {"epsilon": float("nan")}}, "privacy.epsilon: input should be a finite"),
+        ({"privacy": {"epsilon": 1.0, "delta": 1e-12}}, "privacy.delta: input should be greater"),
+        ({"privacy": {"epsilon": 1.0, "clip": 1e300}}, "privacy.clip: input should be less than"),
+        ({"privacy": {"epsilon": 1.0, "clip": 1e-9}}, "privacy.clip: input should be greater"),
+        ({"privacy": 1}, r"privacy: is a section: set its keys, .* \(got 1\)"),
     ],
 )
 def test_what_privacy_does_not_cover_is_refused_by_name(change: dict[str, Any], said: str) -> None:

@@ -313,6 +313,13 @@ def test_an_open_run_goes_on_until_a_number_is_set(make_rooms: MakeRooms, tmp_pa
     assert records[0] == records[1]
 
 
+def test_one_command_alone_wants_a_last_round(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """It would never end, also when every room has spent its privacy budget."""
+    with pytest.raises(PlanError, match=r'rounds = "open": is for a server .*; set rounds'):
+        run(plan_of("fedapa", rounds="open"), rooms=make_rooms(), out=tmp_path / "run", workers=0)
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_plans_ahead_cannot_be_open(make_rooms: MakeRooms, tmp_path: Path) -> None:
     plan = plan_of("fedproc", rounds="open")
     told = pytest.raises(PlanError, match="FedProc depends on the number of rounds")

@@ -45,7 +45,25 @@ def test_planned_releases_spend_the_budget_and_no_more() -> None:
     assert epsilon_of([z] * 11, 1e-5) > 3.1
 
 
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("delta", [1e-10, 1e-3])
+@pytest.mark.parametrize("releases", [2, 1000])
+def test_what_a_plan_may_ask_for_is_divided_without_loss(
+    epsilon: float, delta: float, releases: int
+) -> None:
+    """None of the releases is lost to rounding, one more is too many, and nothing is warned of."""
+    z = noise_multiplier(epsilon, delta, releases)
+    assert accounting.SMALLEST < z < accounting.LARGEST
+    assert 0 < epsilon_of([z] * releases, delta) <= epsilon * (1 + 1e-9)
+    assert epsilon_of([z] * (releases + 1), delta) > epsilon * (1 + 1e-5)
+
+
+def test_any_multiplier_of_a_ledger_has_a_finite_cost_without_a_warning() -> None:
+    assert 0 < epsilon_of([accounting.LARGEST] * 3, 1e-10) < 1e-6
+    assert 1e13 < epsilon_of([accounting.SMALLEST] * 1000, 1e-10) < math.inf
+
+
 def test_without_the_library_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(PlanError, match="pip install 'fedapa\\[privacy\\]'"):
+    with pytest.raises(PlanError, match=r"in a checkout of fedapa: pip install '\.\[privacy\]'"):
         accounting.check_accountant()

@@ -21,6 +21,7 @@ from fedapa.cli.progress import shown_progress
 
 if TYPE_CHECKING:
     from fedapa.evaluation.results import Results
+    from fedapa.federation.run import Run
 
 __all__ = ["demo", "run"]
 
@@ -210,6 +211,7 @@ def run(
         )
     for note in (*told_short(resolved), *finished.summary.get("notes", [])):
         print_out(f"Note: {note}")
+    _print_privacy(finished)
     print_out(f"Everything about this run: {folder}")
 
 
@@ -262,6 +264,18 @@ def _print_answer(results: "Results") -> None:
 
     for sentence in answers(results):
         print_out(sentence)
+
+
+def _print_privacy(finished: "Run") -> None:
+    """What noised sets have cost, with the condition that it holds under; nothing without noise."""
+    spent, privacy = finished.summary.get("privacy"), finished.plan.privacy
+    if spent and privacy.epsilon is not None:
+        most = max(own["epsilon"] for own in spent.values())
+        print_out(
+            f"Privacy: ε is {most:.3g} of {privacy.epsilon:g} at most, over {len(spent)} rooms "
+            f"(δ = {privacy.delta:g}, unit: {privacy.unit}), for the net taken as given; no "
+            "guarantee for recordings (docs/differential-privacy.md)"
+        )
 
 
 def _print_tables(results: "Results") -> None:

@@ -25,6 +25,7 @@ from fedapa.evaluation.metrics import METRICS
 __all__ = [
     "LAST",
     "NOT_TAKEN",
+    "SPENT",
     "UPLOAD",
     "JsonLines",
     "alternatives_in",
@@ -47,7 +48,7 @@ LAST = 5
 UPLOAD = {"rejected": "was rejected", "diverged": "is missing", "withheld": "is withheld"}
 """Why a record lacks a room's upload, beside that it was away, and how that is said of it."""
 NOT_TAKEN = tuple(UPLOAD)
-_SPENT = ("epsilon", "delta", "releases")
+SPENT = ("epsilon", "delta", "releases")
 """What a room reports whose sets are noised."""
 
 
@@ -75,8 +76,8 @@ def privacy_spent(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, f
     spent: dict[str, dict[str, float]] = {}
     for record in records:
         for room, entry in record["rooms"].items():
-            if set(_SPENT) <= set(entry):
-                spent[room] = {name: entry[name] for name in _SPENT}
+            if set(SPENT) <= set(entry):
+                spent[room] = {name: entry[name] for name in SPENT}
     return dict(sorted(spent.items()))
 
 

@@ -5,7 +5,6 @@ set can leave, and stays when states are removed or a round is done anew: what w
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import get_args
 
 from fedapa.errors import RunError
 from fedapa.files import write_text
+from fedapa.learning.accounting import LARGEST, SMALLEST
 from fedapa.learning.private import Unit
 
 __all__ = ["Ledger", "Release"]
@@ -49,8 +49,13 @@ class Ledger:
             else:
                 made = [Release(one["multiplier"], one["unit"]) for one in told["releases"]]
             for one in made:
-                if type(one.multiplier) is not float or not 0 < one.multiplier < math.inf:
-                    raise ValueError("a noise multiplier is no number above 0")
+                if type(one.multiplier) is not float:
+                    raise ValueError("a noise multiplier is no number with a point")
+                if not SMALLEST <= one.multiplier <= LARGEST:
+                    raise ValueError(
+                        f"the noise multiplier {one.multiplier:g} is none that a plan asks for, "
+                        f"{SMALLEST:g} to {LARGEST:g}"
+                    )
                 if one.unit not in get_args(Unit):
                     raise ValueError(f"unit '{one.unit}' is unknown")
         except (ValueError, KeyError, TypeError) as error:

@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -266,6 +267,14 @@ class NetworkPlan(_Section):
     is repeated once, then the run pauses until they are back."""
 
 
+_EXAMPLES: Mapping[str, str] = {
+    "privacy": "privacy.epsilon = 10",
+    "defence": 'defence = "guard"',
+    "attack": 'attack.kind = "scaled"',
+}
+"""How a section that is mostly left out is begun."""
+
+
 class Plan(_Section):
     """A run, as far as it decides the result."""
 
@@ -316,6 +325,14 @@ class Plan(_Section):
             raise ValueError('expected a number of 1 or more, or "open", which has no last round')
         return OPEN if rounds == "open" else rounds
 
+    @field_validator(*_EXAMPLES, mode="before")
+    @classmethod
+    def _is_a_section(cls, given: Any, field: ValidationInfo) -> Any:
+        if given is not None and not isinstance(given, Mapping | Privacy | Defence | Attack):
+            example = _EXAMPLES[field.field_name or ""]
+            raise ValueError(f"is a section: set its keys, for example {example}")
+        return given
+
     def _defends(self) -> None:
         """Refuse settings that do nothing: who gives them believes that they do."""
         how = self.defence or Defence()
@@ -347,13 +364,6 @@ class Plan(_Section):
             values["data"] = {"file": str(values["data"])}
         if isinstance(values.get("defence"), str):  # a third, for plans, too
             values["defence"] = _named_defence(values["defence"])
-        for name, example in (("defence", 'defence = "guard"'), ("attack", 'kind = "scaled"')):
-            if values.get(name) is not None and not isinstance(
-                values[name], Mapping | Defence | Attack
-            ):
-                raise PlanError(
-                    f"{name} is {_brief(values[name])}; expected its settings, such as {example}"
-                )
         try:
             super().__init__(**values)
         except ValidationError as error:

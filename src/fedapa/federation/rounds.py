@@ -9,9 +9,9 @@ admitted, rooms that left it are dismissed, and one that does not fit is refused
 that does not come is normal: the server goes on with those that came, and the record says who was
 missing. So it does when a reply cannot be: another round's, not the room's card, or an upload that
 is not to be believed (acceptance.py). Nothing of such a reply is used, the record names the room
-and the reason. A room whose training diverged, or whose privacy budget is spent, says so and sends
-no upload; the record tells that, too. What people should know beyond that is a note: a sentence
-that the state keeps.
+and the reason; but what its noised sets have cost is told all the same, since they left. A room
+whose training diverged, or whose privacy budget is spent, says so and sends no upload; the record
+tells that, too. What people should know beyond that is a note: a sentence that the state keeps.
 """
 
 import functools
@@ -29,7 +29,7 @@ from fedapa.algorithms.algorithm import (
     planned_rounds,
 )
 from fedapa.errors import PausedError, PayloadError, RosterError, RunError, one_line
-from fedapa.evaluation.record import NOT_TAKEN, over_rooms
+from fedapa.evaluation.record import NOT_TAKEN, SPENT, over_rooms
 from fedapa.evaluation.theory import THEORY
 from fedapa.federation import acceptance, cohort
 from fedapa.federation.attack import attackers
@@ -500,6 +500,8 @@ class _Heard:
     """room → why its reply is not used."""
     sizes: acceptance.Accepted
     """room → how large its upload is."""
+    spent: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """room → what its releases have cost, of those whose reply is not used."""
 
     @property
     def diverged(self) -> dict[str, str]:
@@ -596,7 +598,12 @@ def _checked_replies(
         del replies[room], uploads[room], sizes[room]
         rejected[room] = reason
     kept = {room: acceptance.summary_of(given) for room, given in sizes.items()}
-    return _Heard(replies, uploads, dict(sorted(rejected.items())), kept)
+    spent: dict[str, Mapping[str, float]] = {}
+    for room in rejected:
+        answer = answered[room]
+        if isinstance(answer, Reply) and answer.round == requests.round.number:
+            spent[room] = {name: answer.report[name] for name in SPENT if name in answer.report}
+    return _Heard(replies, uploads, dict(sorted(rejected.items())), kept, spent)
 
 
 def _checked(answer: Reply | Rejected, card: RoomCard, number: int) -> Reply:
@@ -638,7 +645,7 @@ def _trained(
     for room in members:
         reply = replies.get(room)
         rooms[room] = {
-            **({} if reply is None else reply.report),
+            **(heard.spent.get(room, {}) if reply is None else reply.report),
             "participated": reply is not None and reply.upload is not None,
             "bytes_up": 0 if reply is None else len(reply.upload or b""),
         }

@@ -48,7 +48,13 @@ from fedapa.payload import Tree
 from fedapa.processes import Progress, Show, unseen
 from fedapa.rooms.room import Room
 
-__all__ = ["Run", "run"]
+__all__ = ["OPEN_ALONE", "Run", "run"]
+
+OPEN_ALONE = (
+    'rounds = "open": is for a server whose rooms come and go (fedapa server run), where somebody '
+    "sets a last round later; in one command nobody could; set rounds"
+)
+"""Why a command that carries out a whole run wants a last round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +135,8 @@ def run(
         raise PlanError(f"workers {workers}: must be 0 or more")
     if rooms is not None and engine is not None:
         raise PlanError("rooms and engine: an engine knows its rooms; give one of the two")
+    if plan.total is None and engine is None:
+        raise PlanError(OPEN_ALONE)
     if plan.attack is not None and engine is not None:
         raise PlanError("attack: is for experiments in process; leave it out, or give no engine")
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="fedapa-"))

@@ -12,10 +12,26 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import cast
 
+import numpy as np
+
 from fedapa.errors import PlanError
 
-_MISSING = "privacy: needs the dp-accounting package; install it: pip install 'fedapa[privacy]'"
-__all__ = ["check_accountant", "composed", "epsilon_of", "noise_multiplier"]
+__all__ = [
+    "LARGEST",
+    "SMALLEST",
+    "check_accountant",
+    "composed",
+    "epsilon_of",
+    "noise_multiplier",
+]
+
+_MISSING = (
+    "privacy: needs the dp-accounting package; in a checkout of fedapa: pip install '.[privacy]'"
+)
+SMALLEST = 1e-6
+"""Noise multiplier that the costs of releases are counted for; a plan asks for 0.007 or more."""
+LARGEST = 1e9
+"""And the largest; a plan asks for 2·10⁸ or less."""
 
 
 def check_accountant() -> None:
@@ -35,12 +51,14 @@ def epsilon_of(multipliers: Sequence[float], delta: float) -> float:
     together = composed(multipliers)
     if together == math.inf:
         return 0.0
-    return float(_library().get_epsilon_gaussian(together, delta))
+    with np.errstate(all="ignore"):  # beyond an ε that matters the library divides by zero
+        return float(_library().get_epsilon_gaussian(together, delta))
 
 
 def noise_multiplier(epsilon: float, delta: float, releases: int) -> float:
     """The least z with which so many releases are together (ε, δ)-differentially private."""
-    return float(_library().get_sigma_gaussian(epsilon, delta)) * math.sqrt(releases)
+    with np.errstate(all="ignore"):  # it looks for z among some that are far too small
+        return float(_library().get_sigma_gaussian(epsilon, delta)) * math.sqrt(releases)
 
 
 def _library() -> ModuleType:

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict, Field
 
-from fedapa.learning.fit import Positive, PositiveInteger
+from fedapa.learning.fit import PositiveInteger
 from fedapa.randomness import Noise
 
 __all__ = ["Privacy", "Released", "Unit", "clipped_sums", "noise_of_parts", "release"]
@@ -52,15 +52,16 @@ class Privacy:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    epsilon: Positive | None = None
+    epsilon: Annotated[float, Field(ge=1e-3, le=1e4, allow_inf_nan=False)] | None = None
     """ε, the budget of a room; a room that has spent it sends nothing more and learns on. None is
     no noise."""
-    delta: Annotated[float, Field(gt=0, le=1e-3)] = 1e-5
-    """δ; keep it well below one over the units of a room."""
+    delta: Annotated[float, Field(ge=1e-10, le=1e-3, allow_inf_nan=False)] = 1e-5
+    """δ; keep it well below one over the units of a room. What numbers of 53 bits lack of ideal
+    noise (``randomness.SystemNoise``) is beside the least that may be asked for still small."""
     unit: Unit = "recording"
     """What is protected: a "window", or all windows of a "recording". Windows that overlap share
     packets, so a window by itself then hides less than it seems to."""
-    clip: Positive = 1.0
+    clip: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 1.0
     """C: embeddings that are longer are cut to this length before they are added."""
     every: PositiveInteger = 1
     """A room sends its set in every k-th round, from the first on: fewer releases, less noise in

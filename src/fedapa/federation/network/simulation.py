@@ -24,7 +24,7 @@ from fedapa.federation.network.place import Place
 from fedapa.federation.network.running import check_plan
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import agree, store_of
-from fedapa.federation.run import Run, run
+from fedapa.federation.run import OPEN_ALONE, Run, run
 from fedapa.processes import Show, unseen
 from fedapa.stores.store import Store
 
@@ -52,6 +52,8 @@ def simulate_run(
 ) -> Run:
     """Carry out a plan on Flower's simulation engine; ``workers`` rooms at a time."""
     check_plan(plan)
+    if plan.total is None:
+        raise PlanError(OPEN_ALONE)
     if sys.platform == "win32":
         raise PlanError("--engine flower-simulation: Ray needs Linux or macOS; use in-process")
     from flwr.simulation import run_simulation
