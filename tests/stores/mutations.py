@@ -72,7 +72,7 @@ class Stores(Subject):
     kind = "stores"
     # HDF5 2.0 takes the length of a text, 32 bits that may be damaged, before it finds that the
     # text is shorter; then it refuses, and the memory is free again.
-    peak = 4 << 30
+    peak = (4 << 30) + Subject.peak
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
