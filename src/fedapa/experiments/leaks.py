@@ -64,6 +64,8 @@ _ENOUGH = 50
 """Windows behind a prototype, at least, in the cases with ``minimum_samples``."""
 _NOISED: Mapping[str, Any] = {"epsilon": 10.0, "unit": "window", "every": 2}
 """Differential privacy in the case that has it: a set in every second round."""
+_CLIPPED: Mapping[str, Any] = {**_NOISED, "epsilon": 1e4}
+"""The same with so little noise that what it does, the clip does."""
 _FEW = {"recording": {"train_recordings": 2}, "blocked": {"train_windows": 20}}
 """By split: what leaves few windows behind a prototype."""
 
@@ -98,6 +100,12 @@ def leak_cases(split: str) -> list[LeakCase]:
             "fedapa-private",
             f"FedAPA, noised, ε = {_NOISED['epsilon']:g} a window",
             {"algorithm": FedAPA.name, "privacy": _NOISED},
+            days=True,
+        ),
+        LeakCase(
+            "fedapa-clipped",
+            "FedAPA, clipped, hardly any noise",
+            {"algorithm": FedAPA.name, "privacy": _CLIPPED},
             days=True,
         ),
         LeakCase("fedapa-few", "FedAPA, few windows", {"algorithm": FedAPA.name, **few}),

@@ -4,7 +4,8 @@ Who attacks a room is the room after it in the order of names: it has windows an
 own. The server is given them too: whoever runs a server may have a room. Attackers, by what they
 have beside that: the *server* every upload of every round; a *room* what the server sends it; the
 *model file* is a server that also has the room's model file, with encoder, classifier and
-normaliser, of the last round in which the room sent.
+normaliser, of the last round in which the room sent. All of them know the plan: where it has rooms
+clip their embeddings before they add noise, attackers clip theirs.
 """
 
 import tempfile
@@ -29,6 +30,7 @@ from fedapa.federation.engines.listening import Listening
 from fedapa.federation.participant import kept_state
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import agree, cut_windows, make_room, tell_data
+from fedapa.learning.private import clipped
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.learning.tree import NamedArrays
 from fedapa.models.model import Model
@@ -115,6 +117,8 @@ class Overheard:
     """round → room → the weights after its training: never sent where prototypes are."""
     accuracy: float
     """Of the last round, mean over rooms."""
+    clip: float | None = None
+    """The length that rooms cut embeddings to before they send their means; none: they do not."""
 
     @property
     def rounds(self) -> list[int]:
@@ -198,6 +202,7 @@ def overhear(plan: Plan, places: Sequence[Place]) -> Overheard:
         downloads=heard.downloads,
         nets=nets,
         accuracy=accuracy,
+        clip=plan.privacy.clip if plan.privacy.is_on else None,
     )
 
 
@@ -331,7 +336,9 @@ def _of_prototypes(
     labels = np.asarray([each.label for each in candidates])
     pool = Normaliser.of(room.windows, np.concatenate([each.windows for each in candidates]))
     shadows = [
-        _embedded(heard.model(other, heard.nets[number][other]), room, candidates, pool)[0]
+        _embedded(
+            heard.model(other, heard.nets[number][other]), room, candidates, pool, clip=heard.clip
+        )[0]
         for number in heard.rounds
     ]
     sent = [heard.sets(number) for number in heard.rounds]
@@ -342,6 +349,7 @@ def _of_prototypes(
                 room,
                 candidates,
                 pool,
+                clip=heard.clip,
             )[0]
             for number in heard.rounds
         ]
@@ -360,7 +368,7 @@ def _of_prototypes(
         ]
         scores |= _by_rounds("room", labels, moved, got)
     model = heard.model(name, heard.nets[heard.last][name])
-    embeddings, losses = _embedded(model, room, candidates, room.normaliser)
+    embeddings, losses = _embedded(model, room, candidates, room.normaliser, clip=heard.clip)
     scores |= _by_rounds("model file", labels, [embeddings], [sent[-1][name]])
     return {**scores, "model file · loss": likeness(losses[None])}
 
@@ -442,9 +450,17 @@ def _of_weights(heard: Overheard, name: str, candidates: Sequence[Candidate]) ->
 
 @torch.no_grad()
 def _embedded(
-    model: Model, room: Room, candidates: Sequence[Candidate], normaliser: Normaliser
+    model: Model,
+    room: Room,
+    candidates: Sequence[Candidate],
+    normaliser: Normaliser,
+    *,
+    clip: float | None = None,
 ) -> tuple[_Floats, _Floats]:
-    """Mean embedding [candidates, D] and mean cross-entropy [candidates] of candidates' windows."""
+    """Mean embedding [candidates, D] and mean cross-entropy [candidates] of candidates' windows.
+
+    With a clip every window's embedding is cut to it before the mean, as in what rooms send.
+    """
     index = np.concatenate([each.windows for each in candidates])
     owner = np.repeat(np.arange(len(candidates)), [len(each.windows) for each in candidates])
     embeddings, losses = [], []
@@ -455,7 +471,7 @@ def _embedded(
         losses.append(F.cross_entropy(logits[:, : len(room.classes)], truth, reduction="none"))
         embeddings.append(embedding)
     means, _ = class_prototypes(
-        torch.cat(embeddings).double(), torch.from_numpy(owner), len(candidates)
+        clipped(torch.cat(embeddings).double(), clip), torch.from_numpy(owner), len(candidates)
     )
     number = np.bincount(owner)
     return means.numpy(), np.bincount(owner, torch.cat(losses).double().numpy()) / number
@@ -485,7 +501,10 @@ def reconstruction(heard: Overheard) -> list[dict[str, Any]]:
             "alone": torch.stack([nothing for _ in labels]),
             "own room": torch.stack([theirs.get(label, nothing) for label in labels]),
         }
-        windows = {way: reconstruct(model, targets, start) for way, start in starts.items()}
+        windows = {
+            way: reconstruct(model, targets, start, clip=heard.clip)
+            for way, start in starts.items()
+        }
         windows["another room"] = starts["own room"]
         for place, label in enumerate(labels):
             for way, guesses in windows.items():
