@@ -20,6 +20,7 @@ from fedapa.experiments.overheard import (
     Place,
     Told,
     _embedded,
+    _stacked,
     _typicality,
     by_day,
     candidates_of,
@@ -246,6 +247,36 @@ def test_classes_that_are_not_sent_tell_nothing() -> None:
     assert reconstruction(run) == []
 
 
+def test_a_class_that_only_noise_tells_of_is_not_counted_as_sent() -> None:
+    """One of three rooms sends a prototype of a class that it has no window of: of 3 · 2 that could
+    be sent there are 6, not 7."""
+    run = heard("fedapa", rounds=1)
+    name, upload = next(iter(run.uploads[run.last].items()))
+    prototypes = np.asarray(upload["prototypes"])
+    more = {
+        **upload,
+        "present": np.append(np.asarray(upload["present"], bool), [True]),
+        "prototypes": np.concatenate([prototypes, prototypes[:1]]),
+    }
+    uploads = {run.last: {**run.uploads[run.last], name: more}}
+    assert replace(run, uploads=uploads).sent == 1.0
+
+
+def test_nets_of_two_shapes_are_compared_by_what_they_share() -> None:
+    """Rooms of FedAvg whose first layers differ: of each net the two numbers of "head" remain."""
+    run = heard("fedavg", rounds=1)
+    nets = {
+        name: {"weights": {"head": np.asarray([1.0, number]), "first": np.zeros(2 + number)}}
+        for number, name in enumerate(run.places)
+    }
+    sets, has, names = _stacked(replace(run, uploads={1: nets}), 1)
+    assert sets.tolist() == [[[1.0, 0.0]], [[1.0, 1.0]], [[1.0, 2.0]]]
+    assert has.all()
+    assert names == sorted(run.places)
+    alien = {name: {"weights": {name: np.zeros(2)}} for name in run.places}
+    assert identity(replace(run, uploads={1: alien})) == {}
+
+
 def store(path: Path) -> Path:
     """Two rooms, two counts, two days, four recordings each."""
     with write_store(path) as made:
@@ -296,6 +327,8 @@ def test_the_experiment_writes_tables_and_is_not_done_twice(tmp_path: Path) -> N
     [
         (Base("quick", split="day"), {}, "recording or blocked"),
         (Base("quick"), {"attacks": ["memberships"]}, "membership"),
+        (Base("smoke", changes=({"data": {"only": ["bus"]}},)), {}, "'bus' alone"),
+        (Base("smoke", changes=({"participation": 0.5},)), {}, "participation = 0.5"),
     ],
 )
 def test_what_means_nothing_is_refused(

@@ -193,6 +193,11 @@ def _settled(plan: Plan) -> Plan:
         )
     if plan.data.partition != "rooms" or plan.data.tasks != "label":
         raise PlanError(f"{NAME}: needs rooms as they are and one task; leave the rest out")
+    if plan.participation < 1:
+        raise PlanError(
+            f"{NAME}: participation = {plan.participation:g} leaves rounds in which a room sends "
+            "nothing, and attacks compare all rooms in each; leave it at 1"
+        )
     kinds = _MATCHED if plan.data.split == "auto" else (plan.data.split,)
     for kind in kinds:
         tried = Plan.of(plan.document(), {"data": {"split": kind}})
@@ -202,6 +207,11 @@ def _settled(plan: Plan) -> Plan:
             if kind == kinds[-1]:
                 raise
         else:
+            if len(agreed.nets) < 2:
+                raise PlanError(
+                    f"{NAME}: has the room '{next(iter(agreed.nets))}' alone; it needs at least "
+                    "two, since one room is attacked by the next"
+                )
             view = {} if agreed.view is None else {"view": agreed.view}
             return Plan.of(tried.document(), {"data": view})
     raise PlanError(f"{NAME}: no split fits")  # unreachable: the last kind raises

@@ -159,10 +159,15 @@ class Overheard:
 
     @property
     def sent(self) -> float:
-        """The share of the prototypes that rooms could have sent in the last round."""
-        sets = self.sets(self.last)
-        held = sum(len(place.room.held) for place in self.places.values())
-        return sum(int(present.sum()) for _, present in sets.values()) / held
+        """The share of the prototypes that rooms could have sent in the last round.
+
+        Noise alone may tell of a class that a room has no window of: that one is not counted.
+        """
+        rooms = {name: place.room.held for name, place in self.places.items()}
+        told = sum(
+            int(present[rooms[name]].sum()) for name, (_, present) in self.sets(self.last).items()
+        )
+        return told / sum(len(held) for held in rooms.values())
 
 
 def _full(rows: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> _Floats:
@@ -534,6 +539,8 @@ def identity(heard: Overheard) -> dict[str, Told]:
 
     Over rounds: the sets of a third of the rounds have names, those of the last round have none.
     Over days: the sets of a room's first days have names, those of its last days have none.
+    Weights are compared by the arrays that all rooms have alike; nets that share none are not asked
+    about.
     """
     before = heard.rounds[max(0, len(heard.rounds) // 3 - 1)]
     early, has_early, names = _stacked(heard, before)
@@ -571,19 +578,22 @@ def _is_early(day: str, home: str, homes: Sequence[str], days: Sequence[str]) ->
 
 
 def _stacked(heard: Overheard, number: int) -> tuple[_Floats, npt.NDArray[np.bool_], list[str]]:
-    """What all sent in a round: sets [N, C, D], masks [N, C] and names; weights as one row."""
+    """What all sent in a round: sets [N, C, D], masks [N, C] and names; weights as one row.
+
+    Of weights only arrays that have one name and one shape in all rooms.
+    """
     given = heard.sets(number)
     if given:
         names = sorted(given)
         sets, masks = zip(*(given[name] for name in names), strict=True)
         return np.stack(sets), np.stack(masks), names
     names = sorted(name for name, upload in heard.uploads[number].items() if "weights" in upload)
-    rows = []
-    for name in names:
-        weights = cast(NamedArrays, heard.uploads[number][name]["weights"])
-        rows.append(np.concatenate([np.ravel(weights[key]) for key in sorted(weights)])[None])
-    if not rows:
+    nets = [cast(NamedArrays, heard.uploads[number][name]["weights"]) for name in names]
+    shapes = [{(key, np.shape(value)) for key, value in net.items()} for net in nets]
+    shared = sorted(key for key, _ in set.intersection(*shapes)) if shapes else []
+    if not shared:
         return np.zeros((0, 1, 1)), np.zeros((0, 1), bool), []
+    rows = [np.concatenate([np.ravel(net[key]) for key in shared])[None] for net in nets]
     return np.stack(rows).astype(np.float64), np.ones((len(names), 1), bool), names
 
 
