@@ -31,6 +31,24 @@ def test_a_search_that_is_held_stays_where_it_began() -> None:
     assert found == pytest.approx(start, abs=1e-2)
 
 
+def plain_model() -> Model:
+    """f(x) = x."""
+    model = Model(nn.Linear(2, 2, bias=False), classes=2, width=2)
+    with torch.no_grad():
+        model.encoder.weight.copy_(torch.eye(2))
+    return model
+
+
+def test_a_window_is_sought_whose_embedding_has_the_prototype_once_it_is_cut() -> None:
+    """f(x) = x and C = 1. p = (0.6, 0.8) is x = (3, 4) of length 5, cut: who cuts stays there. Who
+    does not looks for f(x) = p itself."""
+    model, start = plain_model(), torch.tensor([[3.0, 4.0]])
+    prototype = torch.tensor([[0.6, 0.8]])
+    cut = reconstruct(model, prototype, start, clip=1.0, nearness=0.0)
+    assert cut == pytest.approx(start, abs=1e-4)
+    assert reconstruct(model, prototype, start, nearness=0.0) == pytest.approx(prototype, abs=1e-4)
+
+
 def test_the_net_is_left_as_it_was() -> None:
     model = linear_model().train()
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from fedapa.attacks.roc import Matched, measured
 from fedapa.errors import PlanError, RunError
@@ -13,9 +15,12 @@ from fedapa.experiments.conduct import Execution
 from fedapa.experiments.experiment import Base
 from fedapa.experiments.leaks import ATTACKS, leak_cases, reproduce_leaks
 from fedapa.experiments.overheard import (
+    Candidate,
     Overheard,
     Place,
     Told,
+    _embedded,
+    _stacked,
     _typicality,
     by_day,
     candidates_of,
@@ -25,10 +30,12 @@ from fedapa.experiments.overheard import (
     reconstruction,
 )
 from fedapa.federation.plan import Plan
+from fedapa.models.model import Model
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 from fedapa.stores.materialise import Surveyed
 from fedapa.stores.store import write_store
+from fedapa.windows.normalise import Normaliser
 
 _NUMBERS = 60
 _WINDOWS = 3
@@ -74,11 +81,19 @@ def place(number: int, *, takes: int = 6, random: bool = False) -> Place:
     return Place(room, origins)
 
 
-def heard(algorithm: str, *, rounds: int = 2, epochs: int = 3, random: bool = False) -> Overheard:
+def heard(
+    algorithm: str,
+    *,
+    rounds: int = 2,
+    epochs: int = 3,
+    random: bool = False,
+    epsilon: float | None = None,
+) -> Overheard:
     plan = Plan(
         algorithm=algorithm,
         rounds=rounds,
         training={"epochs": epochs, "learning_rate": 0.1, "momentum": 0.9},
+        privacy={} if epsilon is None else {"epsilon": epsilon, "unit": "window"},
     )
     return overhear(plan, [place(number, random=random) for number in range(3)])
 
@@ -134,6 +149,35 @@ def test_with_the_model_file_a_prototype_tells_every_member() -> None:
     assert auc_of(told, "model file · regression") == pytest.approx(1.0)
     assert {name.partition(" · ")[0] for name in told.scores} == {"server", "model file", "nobody"}
     assert run.sent == 1.0
+
+
+def test_clipping_alone_hides_no_member_from_who_clips_too() -> None:
+    """With hardly any noise a released prototype is a mean of embeddings of length 1 at most: who
+    cuts his own as the plan says takes it apart as a plain one; who does not is near a guess."""
+    run = heard("fedapa", epsilon=1e4)
+    assert run.clip == 1.0
+    attack = "model file · regression"
+    assert auc_of(membership(run), attack) == pytest.approx(1.0, abs=0.01)
+    assert auc_of(membership(replace(run, clip=None)), attack) < 0.6
+    blind = np.mean([each["correlation"] for each in reconstruction(replace(run, clip=None))])
+    assert np.mean([each["correlation"] for each in reconstruction(run)]) > blind
+    assert heard("fedapa").clip is None
+
+
+def test_every_window_is_cut_before_the_mean_of_its_recording() -> None:
+    """f(x) = x, one recording of (3, 4) and (0, 0.5), C = 1: cut to (0.6, 0.8) and (0, 0.5), whose
+    mean is (0.3, 0.65). Cut after the mean of (1.5, 2.25) it would be (0.55, 0.83)."""
+    model = Model(nn.Linear(2, 2, bias=False), classes=2, width=2)
+    with torch.no_grad():
+        model.encoder.weight.copy_(torch.eye(2))
+    windows = np.asarray([[3.0, 4.0], [0.0, 0.5]], np.float32)
+    room = replace(place(0).room, windows=windows, labels=np.zeros(2, np.int64))
+    candidates = [Candidate(np.arange(2), 0, "1", member=True)]
+    as_they_are = Normaliser(np.zeros(2, np.float32), np.ones(2, np.float32))
+    cut, _ = _embedded(model.eval(), room, candidates, as_they_are, clip=1.0)
+    assert cut[0] == pytest.approx([0.3, 0.65])
+    whole, _ = _embedded(model, room, candidates, as_they_are)
+    assert whole[0] == pytest.approx([1.5, 2.25])
 
 
 def test_a_net_that_memorises_is_found_out_by_its_weights() -> None:
@@ -203,6 +247,36 @@ def test_classes_that_are_not_sent_tell_nothing() -> None:
     assert reconstruction(run) == []
 
 
+def test_a_class_that_only_noise_tells_of_is_not_counted_as_sent() -> None:
+    """One of three rooms sends a prototype of a class that it has no window of: of 3 · 2 that could
+    be sent there are 6, not 7."""
+    run = heard("fedapa", rounds=1)
+    name, upload = next(iter(run.uploads[run.last].items()))
+    prototypes = np.asarray(upload["prototypes"])
+    more = {
+        **upload,
+        "present": np.append(np.asarray(upload["present"], bool), [True]),
+        "prototypes": np.concatenate([prototypes, prototypes[:1]]),
+    }
+    uploads = {run.last: {**run.uploads[run.last], name: more}}
+    assert replace(run, uploads=uploads).sent == 1.0
+
+
+def test_nets_of_two_shapes_are_compared_by_what_they_share() -> None:
+    """Rooms of FedAvg whose first layers differ: of each net the two numbers of "head" remain."""
+    run = heard("fedavg", rounds=1)
+    nets = {
+        name: {"weights": {"head": np.asarray([1.0, number]), "first": np.zeros(2 + number)}}
+        for number, name in enumerate(run.places)
+    }
+    sets, has, names = _stacked(replace(run, uploads={1: nets}), 1)
+    assert sets.tolist() == [[[1.0, 0.0]], [[1.0, 1.0]], [[1.0, 2.0]]]
+    assert has.all()
+    assert names == sorted(run.places)
+    alien = {name: {"weights": {name: np.zeros(2)}} for name in run.places}
+    assert identity(replace(run, uploads={1: alien})) == {}
+
+
 def store(path: Path) -> Path:
     """Two rooms, two counts, two days, four recordings each."""
     with write_store(path) as made:
@@ -253,6 +327,8 @@ def test_the_experiment_writes_tables_and_is_not_done_twice(tmp_path: Path) -> N
     [
         (Base("quick", split="day"), {}, "recording or blocked"),
         (Base("quick"), {"attacks": ["memberships"]}, "membership"),
+        (Base("smoke", changes=({"data": {"only": ["bus"]}},)), {}, "'bus' alone"),
+        (Base("smoke", changes=({"participation": 0.5},)), {}, "participation = 0.5"),
     ],
 )
 def test_what_means_nothing_is_refused(

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
-from fedapa.learning.private import Privacy, clipped_sums, noise_of_parts, release
+from fedapa.learning.private import Privacy, clipped, clipped_sums, noise_of_parts, release
 from fedapa.randomness import Key, SystemNoise
 
 STEP = 2.0**-20
@@ -33,6 +34,19 @@ def sums(
         clip=clip,
     )
     return clip * STEP * made[0], STEP * made[1]
+
+
+def test_clipped_rows_are_those_whose_sums_are_sent() -> None:
+    """C = 2: (3, 4) has length 5 and becomes (1.2, 1.6); (0, 1) and (0, 0) are short and stay. A
+    row of zeros has a gradient, too. Without a clip nothing is cut."""
+    rows = torch.tensor([[3.0, 4.0], [0.0, 1.0], [0.0, 0.0]], requires_grad=True)
+    cut = clipped(rows, 2.0)
+    assert cut.tolist() == [pytest.approx(row) for row in ([1.2, 1.6], [0.0, 1.0], [0.0, 0.0])]
+    sent, _ = sums(rows.detach(), [0, 1, 1], [0, 1, 2], 2.0)
+    assert cut[:2].tolist() == [pytest.approx(row, abs=1e-5) for row in sent]
+    (slope,) = torch.autograd.grad(cut.sum(), [rows])
+    assert torch.isfinite(slope).all()
+    assert clipped(rows, None) is rows
 
 
 def test_long_embeddings_are_cut_and_short_ones_kept() -> None:

@@ -1,11 +1,11 @@
 """Was this recording used for training? Asked of prototypes, and of weights.
 
 A prototype is a mean of embeddings, p = Σ w_i z_i with w_i > 0 for the recordings in it (eqn_4).
-Whoever has an encoder can embed a recording himself. With the one recording alone he asks how near
-its embedding z lies to p. With all recordings of that room and count, those that were used and
-those that were not, he solves for the w_i: the *regression*; rounds are further equations for the
-same w_i. Of weights he asks how small the loss of the recording is, alone or against nets of other
-rooms.
+Whoever has an encoder can embed a recording himself, and cuts its embeddings before their mean
+where rooms do. With the one recording alone he asks how near its embedding z lies to p. With all
+recordings of that room and count, those that were used and those that were not, he solves for the
+w_i: the *regression*; rounds are further equations for the same w_i. Of weights he asks how small
+the loss of the recording is, alone or against nets of other rooms.
 
 Someone without the room's encoder takes that of a room of his own, and moves its embeddings to the
 other room's by what both rooms' prototypes of other classes tell (``aligned``).

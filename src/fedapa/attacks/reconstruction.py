@@ -4,7 +4,8 @@ x̂ = argmin_x ‖f(x) − p‖²/‖p‖² + ν·‖x − x₀‖²/(2·numbers
 finds one window that has the prototype as its embedding; the mean window x̄ need not have it, since
 f is not linear and p is the mean of f, not f of the mean. Its error is in shares of x̄, and windows
 are normalised: the mean of all windows is 0 then, so an error of 1 is that of somebody who knows
-that mean alone.
+that mean alone. Where embeddings were cut before they were averaged (``learning/private.py``), f is
+the encoder with that cut: its length is in the plan, which is no secret.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedapa.learning.private import clipped
 from fedapa.models.model import Model
 
 __all__ = ["Likeness", "compare_windows", "reconstruct"]
@@ -30,7 +32,13 @@ class Likeness:
 
 
 def reconstruct(
-    model: Model, prototypes: Tensor, start: Tensor, *, nearness: float = 1e-3, steps: int = _STEPS
+    model: Model,
+    prototypes: Tensor,
+    start: Tensor,
+    *,
+    clip: float | None = None,
+    nearness: float = 1e-3,
+    steps: int = _STEPS,
 ) -> Tensor:
     """A window for each prototype, normalised as the model's windows are.
 
@@ -38,6 +46,7 @@ def reconstruct(
         model: the encoder, in eval mode while this lasts.
         prototypes: p [C, D].
         start: x₀ [C, …] where the search begins and what it stays near to.
+        clip: the length that embeddings were cut to before the mean; none where they were not.
         nearness: ν.
         steps: of L-BFGS, at most.
     """
@@ -51,7 +60,7 @@ def reconstruct(
 
     def loss() -> Tensor:
         search.zero_grad()
-        apart = (model.embed(window) - prototypes).square().sum(dim=1) / size
+        apart = (clipped(model.embed(window), clip) - prototypes).square().sum(dim=1) / size
         moved = (window - start).square().flatten(1).mean(dim=1) / 2
         total = (apart + nearness * moved).sum()
         (window.grad,) = torch.autograd.grad(total, [window])

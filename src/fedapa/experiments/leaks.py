@@ -64,6 +64,8 @@ _ENOUGH = 50
 """Windows behind a prototype, at least, in the cases with ``minimum_samples``."""
 _NOISED: Mapping[str, Any] = {"epsilon": 10.0, "unit": "window", "every": 2}
 """Differential privacy in the case that has it: a set in every second round."""
+_CLIPPED: Mapping[str, Any] = {**_NOISED, "epsilon": 1e4}
+"""The same with so little noise that what it does, the clip does."""
 _FEW = {"recording": {"train_recordings": 2}, "blocked": {"train_windows": 20}}
 """By split: what leaves few windows behind a prototype."""
 
@@ -98,6 +100,12 @@ def leak_cases(split: str) -> list[LeakCase]:
             "fedapa-private",
             f"FedAPA, noised, ε = {_NOISED['epsilon']:g} a window",
             {"algorithm": FedAPA.name, "privacy": _NOISED},
+            days=True,
+        ),
+        LeakCase(
+            "fedapa-clipped",
+            "FedAPA, clipped, hardly any noise",
+            {"algorithm": FedAPA.name, "privacy": _CLIPPED},
             days=True,
         ),
         LeakCase("fedapa-few", "FedAPA, few windows", {"algorithm": FedAPA.name, **few}),
@@ -185,6 +193,11 @@ def _settled(plan: Plan) -> Plan:
         )
     if plan.data.partition != "rooms" or plan.data.tasks != "label":
         raise PlanError(f"{NAME}: needs rooms as they are and one task; leave the rest out")
+    if plan.participation < 1:
+        raise PlanError(
+            f"{NAME}: participation = {plan.participation:g} leaves rounds in which a room sends "
+            "nothing, and attacks compare all rooms in each; leave it at 1"
+        )
     kinds = _MATCHED if plan.data.split == "auto" else (plan.data.split,)
     for kind in kinds:
         tried = Plan.of(plan.document(), {"data": {"split": kind}})
@@ -194,6 +207,11 @@ def _settled(plan: Plan) -> Plan:
             if kind == kinds[-1]:
                 raise
         else:
+            if len(agreed.nets) < 2:
+                raise PlanError(
+                    f"{NAME}: has the room '{next(iter(agreed.nets))}' alone; it needs at least "
+                    "two, since one room is attacked by the next"
+                )
             view = {} if agreed.view is None else {"view": agreed.view}
             return Plan.of(tried.document(), {"data": view})
     raise PlanError(f"{NAME}: no split fits")  # unreachable: the last kind raises

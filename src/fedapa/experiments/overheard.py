@@ -4,7 +4,8 @@ Who attacks a room is the room after it in the order of names: it has windows an
 own. The server is given them too: whoever runs a server may have a room. Attackers, by what they
 have beside that: the *server* every upload of every round; a *room* what the server sends it; the
 *model file* is a server that also has the room's model file, with encoder, classifier and
-normaliser, of the last round in which the room sent.
+normaliser, of the last round in which the room sent. All of them know the plan: where it has rooms
+clip their embeddings before they add noise, attackers clip theirs.
 """
 
 import tempfile
@@ -29,6 +30,7 @@ from fedapa.federation.engines.listening import Listening
 from fedapa.federation.participant import kept_state
 from fedapa.federation.plan import Plan
 from fedapa.federation.prepare import agree, cut_windows, make_room, tell_data
+from fedapa.learning.private import clipped
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.learning.tree import NamedArrays
 from fedapa.models.model import Model
@@ -115,6 +117,8 @@ class Overheard:
     """round → room → the weights after its training: never sent where prototypes are."""
     accuracy: float
     """Of the last round, mean over rooms."""
+    clip: float | None = None
+    """The length that rooms cut embeddings to before they send their means; none: they do not."""
 
     @property
     def rounds(self) -> list[int]:
@@ -155,10 +159,15 @@ class Overheard:
 
     @property
     def sent(self) -> float:
-        """The share of the prototypes that rooms could have sent in the last round."""
-        sets = self.sets(self.last)
-        held = sum(len(place.room.held) for place in self.places.values())
-        return sum(int(present.sum()) for _, present in sets.values()) / held
+        """The share of the prototypes that rooms could have sent in the last round.
+
+        Noise alone may tell of a class that a room has no window of: that one is not counted.
+        """
+        rooms = {name: place.room.held for name, place in self.places.items()}
+        told = sum(
+            int(present[rooms[name]].sum()) for name, (_, present) in self.sets(self.last).items()
+        )
+        return told / sum(len(held) for held in rooms.values())
 
 
 def _full(rows: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> _Floats:
@@ -198,6 +207,7 @@ def overhear(plan: Plan, places: Sequence[Place]) -> Overheard:
         downloads=heard.downloads,
         nets=nets,
         accuracy=accuracy,
+        clip=plan.privacy.clip if plan.privacy.is_on else None,
     )
 
 
@@ -331,7 +341,9 @@ def _of_prototypes(
     labels = np.asarray([each.label for each in candidates])
     pool = Normaliser.of(room.windows, np.concatenate([each.windows for each in candidates]))
     shadows = [
-        _embedded(heard.model(other, heard.nets[number][other]), room, candidates, pool)[0]
+        _embedded(
+            heard.model(other, heard.nets[number][other]), room, candidates, pool, clip=heard.clip
+        )[0]
         for number in heard.rounds
     ]
     sent = [heard.sets(number) for number in heard.rounds]
@@ -342,6 +354,7 @@ def _of_prototypes(
                 room,
                 candidates,
                 pool,
+                clip=heard.clip,
             )[0]
             for number in heard.rounds
         ]
@@ -360,7 +373,7 @@ def _of_prototypes(
         ]
         scores |= _by_rounds("room", labels, moved, got)
     model = heard.model(name, heard.nets[heard.last][name])
-    embeddings, losses = _embedded(model, room, candidates, room.normaliser)
+    embeddings, losses = _embedded(model, room, candidates, room.normaliser, clip=heard.clip)
     scores |= _by_rounds("model file", labels, [embeddings], [sent[-1][name]])
     return {**scores, "model file · loss": likeness(losses[None])}
 
@@ -442,9 +455,17 @@ def _of_weights(heard: Overheard, name: str, candidates: Sequence[Candidate]) ->
 
 @torch.no_grad()
 def _embedded(
-    model: Model, room: Room, candidates: Sequence[Candidate], normaliser: Normaliser
+    model: Model,
+    room: Room,
+    candidates: Sequence[Candidate],
+    normaliser: Normaliser,
+    *,
+    clip: float | None = None,
 ) -> tuple[_Floats, _Floats]:
-    """Mean embedding [candidates, D] and mean cross-entropy [candidates] of candidates' windows."""
+    """Mean embedding [candidates, D] and mean cross-entropy [candidates] of candidates' windows.
+
+    With a clip every window's embedding is cut to it before the mean, as in what rooms send.
+    """
     index = np.concatenate([each.windows for each in candidates])
     owner = np.repeat(np.arange(len(candidates)), [len(each.windows) for each in candidates])
     embeddings, losses = [], []
@@ -455,7 +476,7 @@ def _embedded(
         losses.append(F.cross_entropy(logits[:, : len(room.classes)], truth, reduction="none"))
         embeddings.append(embedding)
     means, _ = class_prototypes(
-        torch.cat(embeddings).double(), torch.from_numpy(owner), len(candidates)
+        clipped(torch.cat(embeddings).double(), clip), torch.from_numpy(owner), len(candidates)
     )
     number = np.bincount(owner)
     return means.numpy(), np.bincount(owner, torch.cat(losses).double().numpy()) / number
@@ -485,7 +506,10 @@ def reconstruction(heard: Overheard) -> list[dict[str, Any]]:
             "alone": torch.stack([nothing for _ in labels]),
             "own room": torch.stack([theirs.get(label, nothing) for label in labels]),
         }
-        windows = {way: reconstruct(model, targets, start) for way, start in starts.items()}
+        windows = {
+            way: reconstruct(model, targets, start, clip=heard.clip)
+            for way, start in starts.items()
+        }
         windows["another room"] = starts["own room"]
         for place, label in enumerate(labels):
             for way, guesses in windows.items():
@@ -515,6 +539,8 @@ def identity(heard: Overheard) -> dict[str, Told]:
 
     Over rounds: the sets of a third of the rounds have names, those of the last round have none.
     Over days: the sets of a room's first days have names, those of its last days have none.
+    Weights are compared by the arrays that all rooms have alike; nets that share none are not asked
+    about.
     """
     before = heard.rounds[max(0, len(heard.rounds) // 3 - 1)]
     early, has_early, names = _stacked(heard, before)
@@ -552,19 +578,22 @@ def _is_early(day: str, home: str, homes: Sequence[str], days: Sequence[str]) ->
 
 
 def _stacked(heard: Overheard, number: int) -> tuple[_Floats, npt.NDArray[np.bool_], list[str]]:
-    """What all sent in a round: sets [N, C, D], masks [N, C] and names; weights as one row."""
+    """What all sent in a round: sets [N, C, D], masks [N, C] and names; weights as one row.
+
+    Of weights only arrays that have one name and one shape in all rooms.
+    """
     given = heard.sets(number)
     if given:
         names = sorted(given)
         sets, masks = zip(*(given[name] for name in names), strict=True)
         return np.stack(sets), np.stack(masks), names
     names = sorted(name for name, upload in heard.uploads[number].items() if "weights" in upload)
-    rows = []
-    for name in names:
-        weights = cast(NamedArrays, heard.uploads[number][name]["weights"])
-        rows.append(np.concatenate([np.ravel(weights[key]) for key in sorted(weights)])[None])
-    if not rows:
+    nets = [cast(NamedArrays, heard.uploads[number][name]["weights"]) for name in names]
+    shapes = [{(key, np.shape(value)) for key, value in net.items()} for net in nets]
+    shared = sorted(key for key, _ in set.intersection(*shapes)) if shapes else []
+    if not shared:
         return np.zeros((0, 1, 1)), np.zeros((0, 1), bool), []
+    rows = [np.concatenate([np.ravel(net[key]) for key in shared])[None] for net in nets]
     return np.stack(rows).astype(np.float64), np.ones((len(names), 1), bool), names
 
 

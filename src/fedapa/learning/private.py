@@ -26,12 +26,22 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from pydantic import ConfigDict, Field
+from torch import Tensor
 
 from fedapa.learning.fit import PositiveInteger
 from fedapa.randomness import Noise
 
-__all__ = ["Privacy", "Released", "Unit", "clipped_sums", "noise_of_parts", "release"]
+__all__ = [
+    "Privacy",
+    "Released",
+    "Unit",
+    "clipped",
+    "clipped_sums",
+    "noise_of_parts",
+    "release",
+]
 
 Unit = Literal["window", "recording"]
 
@@ -105,6 +115,18 @@ class Released:
     """[C], the classes that are told."""
     counts: npt.NDArray[np.int64]
     """[C], units behind them, noised; 0 where nothing is told."""
+
+
+def clipped(embeddings: Tensor, clip: float | None) -> Tensor:
+    """r̂ of each row, with gradient and off the grid; all as they are without a clip.
+
+    ``clipped_sums`` is what a room sends; this is for who holds windows against what was sent.
+    """
+    if clip is None:
+        return embeddings
+    length = torch.linalg.vector_norm(embeddings, dim=1, keepdim=True)  # (n, 1)
+    cut: Tensor = embeddings / (length / clip).clamp(min=1.0)
+    return cut
 
 
 def clipped_sums(

@@ -211,8 +211,8 @@ def _identity_table(results: Mapping[str, Any]) -> Table:
         note=(
             "Over rounds: sets of a third of the rounds have names, those of the last round have "
             "none. Over days: each day of a room is a client, the first days have names. By its "
-            "classes: by which classes were sent alone. Brackets hold 95 % of a bootstrap over "
-            f"rooms. {leak_caption(results)}"
+            "classes: by which classes were sent alone. Weights: by the arrays that have one shape "
+            f"in all rooms. Brackets hold 95 % of a bootstrap over rooms. {leak_caption(results)}"
         ),
         text_columns=2,
         breaks=_breaks(rows),
