@@ -74,7 +74,8 @@ def _versions() -> Iterator[Finding]:
             yield Finding(package, False, importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
             extra = "train" if package == "torch" else "flower"
-            yield Finding(package, True, f"is missing; pip install 'fedapa[{extra}]'")
+            install = f"in a checkout of fedapa: pip install '.[{extra}]'"
+            yield Finding(package, True, f"is missing; {install}")
 
 
 def _disk(folder: Path) -> Iterator[Finding]:
