@@ -1,5 +1,6 @@
 """What is kept of a study: all rows and seeds, less of what no table shows."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,16 @@ def test_a_lean_study_has_the_same_table(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.rglob("*.png")} == {p.name for p in study.glob("*.png")}
 
 
-def test_what_is_lean_stays_as_it_is() -> None:
-    once = lean(Results.load(RESULTS / "wical" / "fig9a" / "results.json"))
+@pytest.mark.parametrize("study", ["wical/fig9a", "poisoning"])
+def test_what_is_lean_stays_as_it_is(study: str) -> None:
+    once = lean(Results.load(RESULTS / study / "results.json"))
     assert lean(once) == once
+
+
+def test_of_rooms_that_lie_means_are_kept_alone() -> None:
+    whole = Results.load(RESULTS / "wical" / "fig9a" / "results.json")
+    told = lean(replace(whole, experiment="poisoning")).settings[0].rows[0].outcomes[0].at
+    assert all(own["mean"] and not own["rooms"] for own in told.values())
 
 
 def test_a_folder_without_results_is_a_sentence(tmp_path: Path) -> None:
