@@ -381,7 +381,7 @@ _NOTES = (
     "one labelled recording of every class, the rest without labels. Attackers are drawn by the "
     "seed; those of a smaller share are among those of a larger one. Only honest rooms are scored.",
     "Of attackers that are broken (NaN) nothing is merged in any round: what honest rooms lose by "
-    "them, since their data is missing, is the least that a defence can reach.",
+    "them, since their data is missing, is the least that shutting liars out can reach.",
     "Defences were chosen on simulated rooms of another seed (4), see docs/decisions.",
 )
 POISONING = poisoning()

@@ -5,9 +5,9 @@ plausible. It stands between the two: after acceptance, before ``merge``, for ev
 every engine. Nothing is rejected here; every room keeps its place, and what is merged for it lies
 nearer to the *middle*, the median of the believed rooms in every coordinate:
 
-1. ``cosine``: a room whose upload points elsewhere than the middle or lies further off than usual,
-   by so many usual spreads of both together, is replaced by the mean of the others (Muñoz-González
-   et al., arXiv 1909.05125, 2019: cosines with the aggregate, limits from their median).
+1. ``cosine``: a room whose upload points elsewhere than the middle, by so many usual spreads, to
+   which its distance adds, is replaced by the mean of the others (Muñoz-González et al., arXiv
+   1909.05125, 2019: cosines with the aggregate, limits from their median).
    It is looked at twice: who is suspected at first has no part in the middle of the second look.
 2. ``reputation``: over rounds; a room that was replaced often stays replaced for some rounds (the
    same: a posterior of honest rounds; here an exponential mean that is lost faster than it comes
