@@ -5,8 +5,8 @@ SIMULATED quick rooms dealt to 10 and to 30, seeds 0, 1, 2, one labelled recordi
 minus that with both, in points: FedJoin with the defence "guard" and FedAvg with a trimmed mean
 behind it ("guard-trimmed"), the worst attack, method and number of rooms, mean over seeds. What
 each of them lost is told on the side (stderr), and what they lose where every liar is shut out from
-the start: the least that shutting liars out can reach. This measures counting, not speed: ``make bench``
-leaves it out. About a quarter of an hour of a processor.
+the start: the least that shutting liars out can reach. This measures counting, not speed: ``make
+bench`` leaves it out. About a quarter of an hour of a processor.
 """
 
 import argparse

@@ -89,7 +89,7 @@ def test_the_bars_are_two_numbers_and_the_worst(capsys: pytest.CaptureFixture[st
 def test_losses_by_hand() -> None:
     """Clean 60 %, under attack 40 %, with the guard 59 %, Local 50 %: lost are 20 points without,
     1 with it, and 9 of the gain over Local are left. Unattacked the guard costs half a point. With
-    every liar shut out 59.5 % would be left: half a point is the least that a defence can reach."""
+    every liar shut out 59.5 % would be left: half a point, the least that shutting out can do."""
     rounds = made.setting().rounds
 
     def row(line: str, share: float, accuracy: float) -> Row:
