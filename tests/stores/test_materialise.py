@@ -336,7 +336,7 @@ def test_no_room_for_the_windows_is_an_error_that_names_the_file(
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "File too large" in done.stdout
     assert "cafe.npy" in done.stdout
-    assert not list(own_cache.rglob("*.partial"))
+    assert not list(own_cache.rglob(".cafe.npy*.partial"))
     materialise(path, Recipe(window=16, stride=1))
 
 

@@ -8,15 +8,15 @@ A file may hold links and datasets that lead to other files, which HDF5 would op
 write, and shapes that are not backed by values. Both are refused. So are attributes of other types
 than ours: of one that is shorter than its type says, HDF5 reads what lies behind it in memory and
 takes that for pointers. And so are texts in a heap that has no end: HDF5 2.0 looks for it for ever.
+Nothing in h5py tells where the heaps are, and to search a large file for them takes minutes. So
+HDF5 reads through ``_Reading``, which looks at a heap when HDF5 is about to.
 """
 
 import contextlib
-import functools
 import io
 import math
 import mmap
 import os
-import re
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -32,10 +32,10 @@ from fedapa.files import aside
 __all__ = [
     "attribute",
     "check_dataset",
-    "check_heaps",
     "check_links",
     "child",
     "is_hdf5",
+    "opened",
     "replaced",
 ]
 
@@ -49,7 +49,7 @@ _PLAIN = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING, h5py.h5t.ENUM)
 """What attributes of ours are; h5py's truth values are an enumeration."""
 
 
-_HEAP = re.compile(rb"GCOL\x01")
+_HEAP = b"GCOL\x01"
 """How a global heap begins, which has the texts of attributes: its signature and version."""
 _HEAP_HEAD = struct.Struct("<5x3xQ")
 _HEAP_OBJECT = struct.Struct("<H6xQ")
@@ -65,27 +65,34 @@ def is_hdf5(path: Path) -> bool:
         return False
 
 
-class _Disk(io.RawIOBase):
-    """A file that remembers the first error instead of raising it."""
+class _Reading(io.RawIOBase):
+    """A file for HDF5 to read; a heap that it would read for ever is refused as it begins to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: str = "rb") -> None:
         super().__init__()
-        self._handle = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
-        self.failure: OSError | None = None
-        self._unwritten: list[tuple[int, bytes]] = []
+        self._path = path
+        self._file = io.FileIO(path, mode)
         self._at = 0
+        # Heaps do not overlap, so a file has no more objects than sixteenths of its bytes. One that
+        # has is made so that reading it takes for ever.
+        self._objects_left = self._on_disk() // _HEAP_OBJECT.size
+        self._heaps_seen: set[int] = set()
 
     def close(self) -> None:
-        if not self.closed:
-            os.close(self._handle)
+        self._file.close()
         super().close()
+
+    def _on_disk(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def _size(self) -> int:
+        return self._on_disk()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         if whence == os.SEEK_CUR:
             offset += self._at
         elif whence == os.SEEK_END:
-            ends = [at + len(written) for at, written in self._unwritten]
-            offset += max([os.fstat(self._handle).st_size, *ends])
+            offset += self._size()
         self._at = offset
         return offset
 
@@ -95,31 +102,85 @@ class _Disk(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill ``buffer``; beyond the end there are zeros, as HDF5 expects."""
         wanted = memoryview(buffer).cast("B")
-        os.lseek(self._handle, self._at, os.SEEK_SET)
+        self._fill(wanted)
+        if wanted[: len(_HEAP)] == _HEAP:
+            self._check_heap(self._at)
+        self._at += len(wanted)
+        return len(wanted)
+
+    def _fill(self, wanted: memoryview) -> None:
         filled = 0
-        while filled < len(wanted):
-            read = os.read(self._handle, len(wanted) - filled)
-            if not read:
-                wanted[filled:] = bytes(len(wanted) - filled)
-                break
-            wanted[filled : filled + len(read)] = read
-            filled += len(read)
+        if self._at < self._on_disk():  # an address may be larger than any that can be sought
+            self._file.seek(self._at)
+            while filled < len(wanted) and (read := self._file.readinto(wanted[filled:])):
+                filled += read
+        wanted[filled:] = bytes(len(wanted) - filled)
+
+    def _check_heap(self, start: int) -> None:
+        if start in self._heaps_seen or start >= self._on_disk():
+            return
+        self._heaps_seen.add(start)
+        with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            objects = _objects(content, start, self._objects_left)
+        if objects is None:
+            raise DataError(
+                f"{self._path}: the heap of its texts at byte {start} has no end; damaged: make it "
+                "again"
+            )
+        self._objects_left -= objects
+
+
+def _objects(content: mmap.mmap, at: int, most: int) -> int | None:
+    """How many objects lead to the end of a heap; None where they do not, or are more than most.
+
+    What is free may have no bytes, which leads nowhere; the bytes of anything else are rounded up
+    to eight, in 64 bits, so that a huge size may become none.
+    """
+    if at + _HEAP_HEAD.size > len(content):
+        return 0
+    (size,) = _HEAP_HEAD.unpack_from(content, at)
+    end = at + size
+    if end > len(content):  # values that look like a heap, or one that HDF5 refuses
+        return 0
+    at += _HEAP_HEAD.size
+    objects = 0
+    while at + _HEAP_OBJECT.size <= end:
+        number, length = _HEAP_OBJECT.unpack_from(content, at)
+        objects += 1
+        if length > end - at or not (number or length) or objects > most:
+            return None
+        at += _HEAP_OBJECT.size + -(-length // 8) * 8 if number else length
+    return objects
+
+
+class _Disk(_Reading):
+    """A file to write that remembers the first error instead of raising it."""
+
+    def __init__(self, path: Path) -> None:
+        self.failure: OSError | None = None
+        self._unwritten: list[tuple[int, bytes]] = []
+        super().__init__(path, "rb+")
+
+    def _size(self) -> int:
+        ends = [at + len(written) for at, written in self._unwritten]
+        return max([self._on_disk(), *ends])
+
+    def _fill(self, wanted: memoryview) -> None:
+        super()._fill(wanted)
         for at, written in self._unwritten:
             first, last = max(at, self._at), min(at + len(written), self._at + len(wanted))
             if first < last:
                 wanted[first - self._at : last - self._at] = written[first - at : last - at]
-        self._at += len(wanted)
-        return len(wanted)
 
     def write(self, buffer: Any) -> int:
         """Write all of ``buffer``, or keep it if that cannot be."""
         given = memoryview(buffer).cast("B")
         if self.failure is None:
             try:
-                os.lseek(self._handle, self._at, os.SEEK_SET)
+                self._file.seek(self._at)
                 done = 0
                 while done < len(given):
-                    done += os.write(self._handle, given[done:])
+                    done += self._file.write(given[done:])
             except OSError as error:
                 self.failure = error
         if self.failure is not None:
@@ -131,7 +192,7 @@ class _Disk(io.RawIOBase):
         end = self._at if size is None else size
         if self.failure is None:
             try:
-                os.ftruncate(self._handle, end)
+                os.ftruncate(self._file.fileno(), end)
             except OSError as error:
                 self.failure = error
         return end
@@ -140,6 +201,13 @@ class _Disk(io.RawIOBase):
         """Raise the first error, if there was one."""
         if self.failure is not None:
             raise OSError(self.failure.errno, self.failure.strerror)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[h5py.File]:
+    """An HDF5 file to read, closed with all that it holds when the block ends."""
+    with contextlib.closing(_Reading(path)) as file, h5py.File(file, "r") as opened:
+        yield opened
 
 
 @contextlib.contextmanager
@@ -201,59 +269,6 @@ def attribute(attributes: h5py.AttributeManager, name: str, place: str, default:
             "damaged, or not made by fedapa"
         )
     return attributes[name]
-
-
-def check_heaps(path: Path) -> None:
-    """Refuse a file with a heap that HDF5 would read for ever; once for each state of a file."""
-    told = path.stat()
-    _check_heaps(path.resolve(), told.st_ino, told.st_size, told.st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=256)
-def _check_heaps(path: Path, inode: int, size: int, modified: int) -> None:
-    """Nobody tells where the heaps are: whatever begins like one is looked at, 3 GB a second.
-
-    Heaps do not overlap, so a file has no more objects than sixteenths of its bytes. One that has
-    is made so that looking at it takes for ever.
-    """
-    if not size:
-        return
-    most = size // _HEAP_OBJECT.size
-    with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-    ):
-        for found in _HEAP.finditer(content):
-            objects = _objects(content, found.start(), most)
-            if objects is None:
-                raise DataError(
-                    f"{path}: the heap of its texts at byte {found.start()} has no end; damaged: "
-                    "make it again"
-                )
-            most -= objects
-
-
-def _objects(content: mmap.mmap, at: int, most: int) -> int | None:
-    """How many objects lead to the end of a heap; None where they do not, or are more than most.
-
-    What is free may have no bytes, which leads nowhere; the bytes of anything else are rounded up
-    to eight, in 64 bits, so that a huge size may become none.
-    """
-    if at + _HEAP_HEAD.size > len(content):
-        return 0
-    (size,) = _HEAP_HEAD.unpack_from(content, at)
-    end = at + size
-    if end > len(content):  # values that look like a heap, or one that HDF5 refuses
-        return 0
-    at += _HEAP_HEAD.size
-    objects = 0
-    while at + _HEAP_OBJECT.size <= end:
-        number, length = _HEAP_OBJECT.unpack_from(content, at)
-        objects += 1
-        if length > end - at or not (number or length) or objects > most:
-            return None
-        at += _HEAP_OBJECT.size + -(-length // 8) * 8 if number else length
-    return objects
 
 
 def check_dataset(dataset: h5py.Dataset, place: str) -> None:

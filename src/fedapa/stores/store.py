@@ -35,9 +35,9 @@ from fedapa.interrupts import held_back, uninterrupted
 from fedapa.stores.hdf5 import (
     attribute,
     check_dataset,
-    check_heaps,
     check_links,
     child,
+    opened,
     replaced,
 )
 from fedapa.windows.labels import Label, check_name
@@ -120,18 +120,19 @@ class Store:
             )
         if not self.path.is_file():
             raise DataError(f"{self.path}: is no regular file; expected a store")
+        with contextlib.ExitStack() as closing:
+            self._file = self._open(closing)
+            self._check()
+            self._closing = closing.pop_all()
+
+    @uninterrupted
+    def _open(self, closing: contextlib.ExitStack) -> h5py.File:
         try:
-            check_heaps(self.path)
-            self._file = h5py.File(self.path, "r")
+            return closing.enter_context(opened(self.path))
         except OSError as error:
             raise DataError(
                 f"{self.path}: cannot be opened as HDF5; truncated or not a store ({error})"
             ) from error
-        try:
-            self._check()
-        except BaseException:
-            self._file.close()
-            raise
 
     @uninterrupted
     def _check(self) -> None:
@@ -153,8 +154,9 @@ class Store:
     def __enter__(self) -> "Store":
         return self
 
+    @uninterrupted
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._closing.close()
 
     @property
     @uninterrupted
