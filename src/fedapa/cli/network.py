@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -254,19 +254,45 @@ def room_start(
     port: Annotated[int, typer.Option(min=1, max=65535, help="With --serve: of the page.")] = 8080,
     host: Annotated[str, typer.Option(help="With --serve: address of the page.")] = "127.0.0.1",
     stillness: ByStillness = True,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-3,
+            max=1e4,
+            metavar="E",
+            help="Refuse plans without noise, and those with a larger privacy.epsilon; default: "
+            "the plan decides.",
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-10, max=1e-3, metavar="D", help="With --epsilon: the largest δ; default: 1e-5."
+        ),
+    ] = None,
+    unit: Annotated[
+        Literal["recording", "window"] | None,
+        typer.Option(help="With --epsilon: the least that noise protects; default: recording."),
+    ] = None,
 ) -> None:
     """Learn with others until Ctrl-C; reconnects after any outage, says what it is doing.
 
     Example: fedapa room start kitchen --server example.org:8443 --ca ca.crt --data rooms.h5
     --room kitchen
 
-    With --serve --source udp:5500 the room also counts live, with its newest model.
+    With --serve --source udp:5500 the room also counts live, with its newest model. With
+    --epsilon 10 it takes part only where the plan's noise is as strong (extra 'privacy').
     """
     from fedapa.errors import PlanError
     from fedapa.federation.network.place import Connection, Place
     from fedapa.federation.network.room import serve as learn
 
-    place = Place(room, str(data.resolve()), str(folder.resolve()))
+    for name, given in (("delta", delta), ("unit", unit)):
+        if given is not None and epsilon is None:
+            raise PlanError(f"--{name} {given}: goes with --epsilon, the largest ε of a plan")
+    limits = {"epsilon": epsilon, "delta": delta, "unit": unit}
+    allowed: dict[str, Any] = {name: given for name, given in limits.items() if given is not None}
+    place = Place(room, str(data.resolve()), str(folder.resolve()), **allowed)
     connection = Connection(server, ca.resolve())
     with contextlib.ExitStack() as ends:
         if source is not None and not serve:

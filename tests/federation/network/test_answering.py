@@ -1,5 +1,6 @@
 """A room's answers: what it cannot do is a sentence, and nobody tells it where its files are."""
 
+import dataclasses
 import errno
 import os
 import subprocess
@@ -47,6 +48,32 @@ def test_a_plan_cannot_name_a_file_or_another_room(place: Place) -> None:
     assert set(told) == {"card"}
     assert b"cafe" in told["card"]
     assert b"hall" not in told["card"]
+
+
+@pytest.mark.parametrize(
+    ("privacy", "words"),
+    [
+        ({}, "the plan has no noise; set privacy.epsilon to 3 or less"),
+        ({"epsilon": 3.5}, "epsilon is 3.5, and the room's owner allows 3 at most"),
+        ({"epsilon": 3, "delta": 1e-4}, "delta is 0.0001, and the room's owner allows 1e-05"),
+        ({"epsilon": 3, "unit": "window"}, "owner wants whole recordings protected"),
+        ({"epsilon": 3}, None),
+    ],
+)
+def test_an_owner_says_how_much_may_leave(
+    make_store: MakeStore, tmp_path: Path, privacy: dict[str, Any], words: str | None
+) -> None:
+    """Before anything leaves, the card included; a plan with enough noise is answered."""
+    place = Place("cafe", str(make_store()), str(tmp_path / "cafe"), epsilon=3.0)
+    plan = plan_of(Path(place.data), **({"privacy": privacy} if privacy else {}))
+    frames = {"plan": for_rooms(plan).encode()}
+    if words is None:
+        assert set(answer(place, TELL, frames)) == {"card"}
+        laxer = dataclasses.replace(place, unit="window")
+        assert set(answer(laxer, TELL, frames)) == {"card"}, "recordings are more than windows"
+    else:
+        assert words in refusal(place, TELL, **frames)
+        assert set(answer(dataclasses.replace(place, epsilon=None), TELL, frames)) == {"card"}
 
 
 def test_a_sentence_does_not_tell_where_a_rooms_files_are(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import cast
 
 import numpy as np
 
-from fedapa.errors import DataError, FedapaError, PayloadError, files_trouble
+from fedapa.errors import DataError, FedapaError, PayloadError, PlanError, files_trouble
 from fedapa.federation.checkpoint import Checkpoint
 from fedapa.federation.engines.flower import agreed_on
 from fedapa.federation.engines.frames import EXCHANGE, INTRODUCE, REFUSED, TELL, UNKNOWN, Frames
@@ -42,6 +42,7 @@ from fedapa.federation.prepare import (
     survey_rooms,
     tell_data,
 )
+from fedapa.learning.private import Privacy
 from fedapa.payload import Array, Tree
 from fedapa.rooms.room import Room
 from fedapa.stores.materialise import RoomWindows
@@ -180,7 +181,34 @@ def _plan(place: Place, text: str) -> Plan:
     """A server's plan with this room's own data."""
     document = parse_toml(text, "plan of the server")
     data = {**document.get("data", {}), "file": place.data, "only": [place.room]}
-    return Plan(**{**document, "data": data})
+    plan = Plan(**{**document, "data": data})
+    if place.epsilon is not None:
+        _check_privacy(plan.privacy, place, place.epsilon)
+    return plan
+
+
+def _check_privacy(asked: Privacy, place: Place, most: float) -> None:
+    """Refuse a plan by which more would leave than the room's owner allows."""
+    if asked.epsilon is None:
+        raise PlanError(
+            f"the room's owner lets noised prototypes leave, with ε = {most:g} at most, and the "
+            f"plan has no noise; set privacy.epsilon to {most:g} or less"
+        )
+    if asked.epsilon > most:
+        raise PlanError(
+            f"privacy.epsilon is {asked.epsilon:g}, and the room's owner allows {most:g} at most; "
+            "set a smaller one"
+        )
+    if asked.delta > place.delta:
+        raise PlanError(
+            f"privacy.delta is {asked.delta:g}, and the room's owner allows {place.delta:g} at "
+            "most; set a smaller one"
+        )
+    if place.unit == "recording" != asked.unit:
+        raise PlanError(
+            f'privacy.unit is "{asked.unit}", and the room\'s owner wants whole recordings '
+            'protected; set it to "recording"'
+        )
 
 
 @functools.lru_cache(maxsize=2)

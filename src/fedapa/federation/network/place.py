@@ -23,6 +23,12 @@ class Place:
     """The store that holds its recordings."""
     folder: str
     """Where it keeps what it learns."""
+    epsilon: float | None = None
+    """The largest ε of a plan that this room takes part in; None: any, and plans without noise."""
+    delta: float = 1e-5
+    """With an ε: the largest δ."""
+    unit: str = "recording"
+    """With an ε: what a plan has to protect, a "recording" or at least a "window"."""
 
     def __post_init__(self) -> None:
         """Refuse a name that no room has."""
@@ -32,7 +38,7 @@ class Place:
     def of(cls, config: Mapping[str, Any]) -> "Place":
         """From the configuration of a node."""
         try:
-            return cls(**{name: str(config[name]) for name in ("room", "data", "folder")})
+            return cls(str(config["room"]), str(config["data"]), str(config["folder"]))
         except KeyError as error:
             raise PlanError(
                 f"the node's configuration lacks {error}; start it by 'fedapa room'"
