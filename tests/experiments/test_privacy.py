@@ -14,11 +14,12 @@ from fedapa.federation.run import Run
 def test_every_case_is_a_plan_and_no_noise_is_one_run_for_both_units() -> None:
     base = Base(preset="quick")
     plans = {case.name: PRIVACY.plan(base, CHOSEN, case, 0) for case in PRIVACY.cases(base.plan)}
-    assert len(plans) == 1 + 2 * 2 * 5
+    assert len(plans) == 1 + 2 * 2 * 6
     assert plans["fedapa-window-none"] == plans["fedapa-recording-none"]
     assert not plans["fedapa-window-none"].privacy.is_on
     noised = plans["fedproto-recording-3"].privacy
     assert (noised.epsilon, noised.unit, noised.planned(30)) == (3.0, "recording", 5)
+    assert plans["fedproto-recording-10000"].privacy.epsilon == 1e4
     for mark in ("window-1", "recording-30"):
         assert plans[f"fedapa-{mark}"].privacy.clip == 1.0
 
