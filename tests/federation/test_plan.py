@@ -143,6 +143,14 @@ def test_a_mistake_is_one_sentence(values: dict[str, Any], complaint: str) -> No
     assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize(
+    "section", ["data", "model", "training", "network", "privacy", "defence", "attack"]
+)
+def test_a_value_in_place_of_a_section_is_told_with_an_example(section: str) -> None:
+    with pytest.raises(PlanError, match=rf"{section}: is a section: .* {section}.* \(got 1\)"):
+        Plan(**{section: 1})
+
+
 def test_an_unknown_preset_offers_the_nearest() -> None:
     with pytest.raises(PlanError, match="did you mean 'quick'"):
         preset("quik")

@@ -268,11 +268,15 @@ class NetworkPlan(_Section):
 
 
 _EXAMPLES: Mapping[str, str] = {
+    "data": 'data.split = "day"',
+    "model": "model.width = 256",
+    "training": "training.epochs = 5",
+    "network": "network.deadline = 600",
     "privacy": "privacy.epsilon = 10",
     "defence": 'defence = "guard"',
     "attack": 'attack.kind = "scaled"',
 }
-"""How a section that is mostly left out is begun."""
+"""A key of every section, as somebody may write it who gave the section a value."""
 
 
 class Plan(_Section):
@@ -328,7 +332,8 @@ class Plan(_Section):
     @field_validator(*_EXAMPLES, mode="before")
     @classmethod
     def _is_a_section(cls, given: Any, field: ValidationInfo) -> Any:
-        if given is not None and not isinstance(given, Mapping | Privacy | Defence | Attack):
+        kinds = (Mapping, _Section, Training, Privacy, Defence, Attack)
+        if given is not None and not isinstance(given, kinds):
             example = _EXAMPLES[field.field_name or ""]
             raise ValueError(f"is a section: set its keys, for example {example}")
         return given
