@@ -156,8 +156,7 @@ def append_store(path: str | Path) -> Iterator[StoreAppender]:
         there = path.exists()
         if there:
             with Store(path) as store:  # is it one, of a version we know, that leads nowhere else?
-                for room in store.rooms:
-                    store.recordings(room)
+                store.read_notes()
         with replaced(path, raise_interrupt) as (file, check):
             if not there:
                 begin_store(file)

@@ -8,8 +8,9 @@ A file may hold links and datasets that lead to other files, which HDF5 would op
 write, and shapes that are not backed by values. Both are refused. So are attributes of other types
 than ours: of one that is shorter than its type says, HDF5 reads what lies behind it in memory and
 takes that for pointers. And so are texts in a heap that has no end: HDF5 2.0 looks for it for ever.
-Nothing in h5py tells where the heaps are, and to search a large file for them takes minutes. So
-HDF5 reads through ``_Reading``, which looks at a heap when HDF5 is about to.
+Nothing in h5py tells where the heaps are, and to search a large file for them takes long. So HDF5
+reads through ``_Reading``, which looks at a heap when HDF5 is about to. Of heaps in a file that it
+writes nobody need be told: what is there already is to be read so before.
 """
 
 import contextlib
@@ -43,6 +44,8 @@ _SQUEEZED = 1032
 """How many times smaller than its values a compressed chunk can be: what deflate reaches."""
 _LARGEST_CHUNK = 1 << 28
 """Bytes that HDF5 holds in memory to give a single row."""
+_LARGEST_HEAP = 1 << 28
+"""Bytes that HDF5 holds in memory to give a single text."""
 
 
 _PLAIN = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING, h5py.h5t.ENUM)
@@ -54,6 +57,8 @@ _HEAP = b"GCOL\x01"
 _HEAP_HEAD = struct.Struct("<5x3xQ")
 _HEAP_OBJECT = struct.Struct("<H6xQ")
 """The size of a heap with its head; an object's number, 0 for what is free, and its bytes."""
+_LENGTHS = 8
+"""Bytes of such sizes. A file may say that it has others, and everybody has these."""
 
 
 def is_hdf5(path: Path) -> bool:
@@ -65,22 +70,13 @@ def is_hdf5(path: Path) -> bool:
         return False
 
 
-class _Reading(io.RawIOBase):
-    """A file for HDF5 to read; a heap that it would read for ever is refused as it begins to."""
+class _Raw(io.RawIOBase):
+    """A file as HDF5 wants it: beyond its end there are zeros."""
 
-    def __init__(self, path: Path, mode: str = "rb") -> None:
+    def __init__(self, file: io.FileIO) -> None:
         super().__init__()
-        self._path = path
-        self._file = io.FileIO(path, mode)
+        self._file = file
         self._at = 0
-        # Heaps do not overlap, so a file has no more objects than sixteenths of its bytes. One that
-        # has is made so that reading it takes for ever.
-        self._objects_left = self._on_disk() // _HEAP_OBJECT.size
-        self._heaps_seen: set[int] = set()
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
     def _on_disk(self) -> int:
         return os.fstat(self._file.fileno()).st_size
@@ -100,11 +96,9 @@ class _Reading(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer``; beyond the end there are zeros, as HDF5 expects."""
+        """Fill ``buffer``, with zeros beyond the end."""
         wanted = memoryview(buffer).cast("B")
         self._fill(wanted)
-        if wanted[: len(_HEAP)] == _HEAP:
-            self._check_heap(self._at)
         self._at += len(wanted)
         return len(wanted)
 
@@ -116,6 +110,22 @@ class _Reading(io.RawIOBase):
                 filled += read
         wanted[filled:] = bytes(len(wanted) - filled)
 
+
+class _Reading(_Raw):
+    """A file to read; a heap that HDF5 would read for ever is refused as it begins to."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        super().__init__(file)
+        # Heaps do not overlap, so a file has no more objects than sixteenths of its bytes. One that
+        # has is made so that reading it takes for ever.
+        self._objects_left = self._on_disk() // _HEAP_OBJECT.size
+        self._heaps_seen: set[int] = set()
+
+    def _fill(self, wanted: memoryview) -> None:
+        super()._fill(wanted)
+        if wanted[: len(_HEAP)] == _HEAP:
+            self._check_heap(self._at)
+
     def _check_heap(self, start: int) -> None:
         if start in self._heaps_seen or start >= self._on_disk():
             return
@@ -124,14 +134,14 @@ class _Reading(io.RawIOBase):
             objects = _objects(content, start, self._objects_left)
         if objects is None:
             raise DataError(
-                f"{self._path}: the heap of its texts at byte {start} has no end; damaged: make it "
-                "again"
+                f"{self._file.name}: the heap of its texts at byte {start} has no end, or is "
+                "far too large; damaged: make it again"
             )
         self._objects_left -= objects
 
 
 def _objects(content: mmap.mmap, at: int, most: int) -> int | None:
-    """How many objects lead to the end of a heap; None where they do not, or are more than most.
+    """How many objects lead to the end of a heap; None where they do not, or too much is there.
 
     What is free may have no bytes, which leads nowhere; the bytes of anything else are rounded up
     to eight, in 64 bits, so that a huge size may become none.
@@ -142,6 +152,8 @@ def _objects(content: mmap.mmap, at: int, most: int) -> int | None:
     end = at + size
     if end > len(content):  # values that look like a heap, or one that HDF5 refuses
         return 0
+    if size > _LARGEST_HEAP:
+        return None
     at += _HEAP_HEAD.size
     objects = 0
     while at + _HEAP_OBJECT.size <= end:
@@ -153,13 +165,13 @@ def _objects(content: mmap.mmap, at: int, most: int) -> int | None:
     return objects
 
 
-class _Disk(_Reading):
+class _Disk(_Raw):
     """A file to write that remembers the first error instead of raising it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: io.FileIO) -> None:
+        super().__init__(file)
         self.failure: OSError | None = None
         self._unwritten: list[tuple[int, bytes]] = []
-        super().__init__(path, "rb+")
 
     def _size(self) -> int:
         ends = [at + len(written) for at, written in self._unwritten]
@@ -206,7 +218,13 @@ class _Disk(_Reading):
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[h5py.File]:
     """An HDF5 file to read, closed with all that it holds when the block ends."""
-    with contextlib.closing(_Reading(path)) as file, h5py.File(file, "r") as opened:
+    with io.FileIO(os.fspath(path)) as file, h5py.File(_Reading(file), "r") as opened:
+        _, lengths = opened.id.get_create_plist().get_sizes()
+        if lengths != _LENGTHS:
+            raise DataError(
+                f"{path}: HDF5 whose sizes have {lengths} bytes; expected {_LENGTHS}, as fedapa "
+                "and h5py write them"
+            )
         yield opened
 
 
@@ -217,12 +235,14 @@ def replaced(
     """An HDF5 file that takes the place of ``path`` when the block ends well.
 
     It begins as a copy of what is there, or empty. Also what to ask, often, whether to go on: it
-    raises when a write has failed, whose bytes are in memory, or by ``raise_interrupt``.
+    raises when a write has failed, whose bytes are in memory, or by ``raise_interrupt``. All that
+    is read of an old one here was to be read before, with ``opened``: nobody looks at heaps here.
     """
     with aside(path) as partial:
         if copied := path.exists():
             shutil.copyfile(path, partial)
-        with contextlib.closing(_Disk(partial)) as disk:
+        with io.FileIO(os.fspath(partial), "rb+") as raw:
+            disk = _Disk(raw)
 
             def check() -> None:
                 raise_interrupt()

@@ -19,6 +19,7 @@ size. Nothing is read until asked for, and then only the packets asked for.
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,8 @@ class Store:
     def _open(self, closing: contextlib.ExitStack) -> h5py.File:
         try:
             return closing.enter_context(opened(self.path))
+        except PermissionError as error:
+            raise DataError(f"{self.path}: user {os.geteuid()} may not read it") from error
         except OSError as error:
             raise DataError(
                 f"{self.path}: cannot be opened as HDF5; truncated or not a store ({error})"
@@ -214,6 +217,17 @@ class Store:
             group = self._room(room)
             check_links(group, f"{self.path}: {room}")
             return tuple(self._recording(room, name) for name in sorted(group))
+
+    @uninterrupted
+    def read_notes(self) -> None:
+        """Read what is noted anywhere; who writes a store afterwards meets nothing damaged."""
+        _ = self.notes
+        for room in self.rooms:
+            self.about(room)
+            for recording in self.recordings(room):
+                with self._explaining(f"{room}/{recording.name}"):
+                    group = self._group(room, recording.name)
+                    noted(group.attrs, f"{self.path}: {room}/{recording.name}")
 
     def _room(self, room: str) -> h5py.Group:
         return child(self._file, room, h5py.Group, str(self.path))
