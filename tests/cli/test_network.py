@@ -160,3 +160,40 @@ def test_a_room_that_counts_hands_on_how(
         )
     assert started[:3] == ["serve", "--run", str(tmp_path)]
     assert started[started.index("--port") :] == ["--port", "8080", *given]
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["--epsilon", "nan"], "the largest ε of a plan is nan"),
+        (["--epsilon", "1", "--delta", "nan"], "the largest δ of a plan is nan"),
+        (["--unit", "window"], "--unit window: goes with --epsilon"),
+        (["--epsilon", "10", "--unit", "window"], None),
+    ],
+)
+def test_a_room_takes_its_owners_limit_along_and_says_it(
+    given: list[str],
+    complaint: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[str] = []
+    said: list[str] = []
+
+    def start(program: str, arguments: list[str], **_: object) -> None:
+        started.extend(arguments)
+        raise FedapaError("seen")
+
+    monkeypatch.setattr("fedapa.federation.network.room.start_child", start)
+    monkeypatch.setattr("fedapa.cli.network._say", said.append)
+    file = tmp_path / "ca.crt"
+    file.write_text("")
+    to = ["--server", "localhost:1", "--ca", str(file), "--data", str(tmp_path), "--room", "x"]
+    with pytest.raises(FedapaError, match=complaint or "seen"):
+        ask("room", "start", str(tmp_path), *to, *given)
+    if complaint is None:
+        place = json.loads(started[0])
+        assert (place["epsilon"], place["unit"], place["delta"]) == (10.0, "window", 1e-5)
+        assert "with ε = 10 at most (δ = 1e-05 at most, unit: window)" in said[0]
+    else:
+        assert not started

@@ -294,6 +294,8 @@ def room_start(
     allowed: dict[str, Any] = {name: given for name, given in limits.items() if given is not None}
     place = Place(room, str(data.resolve()), str(folder.resolve()), **allowed)
     connection = Connection(server, ca.resolve())
+    if limits_told := place.limits():
+        _say(limits_told)
     with contextlib.ExitStack() as ends:
         if source is not None and not serve:
             raise PlanError(f"--source {source}: is for counting; say --serve, too")

@@ -25,9 +25,9 @@ _EPSILONS = (1.0, 3.0, 10.0, 30.0, _HARDLY)
 _RELEASES = 5
 """Among which ε is divided, at most: one in every sixth of thirty rounds."""
 _CLIPS = {FedAPA.name: 1.0, FedProto.name: 2.0}
-"""Chosen among 0.5, 1, 2, 4, 8 and 16 on validation windows of simulated rooms: the highest
-accuracy with ε = 10 for windows, of FedProto's nearest prototypes; of FedAPA none was clearly
-better than the default (docs/results/privacy.md)."""
+"""Chosen among 0.5, 1, 2, 4, 8 and 16 on validation windows of simulated rooms, with ε = 10 for
+windows: by FedProto's nearest prototypes 2 and 4 were alike, and the smaller needs less noise; of
+FedAPA none was clearly better than the default (docs/results/privacy.md)."""
 
 
 def _cases(plan: Plan) -> Sequence[Case]:

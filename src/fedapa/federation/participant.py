@@ -105,6 +105,8 @@ _REMEDY = "lower learning_rate or look for extreme windows with 'fedapa inspect'
 _LARGE = 1e3
 """No honest net holds such a number often, and one with smaller ones has finite answers."""
 _PARTS: tuple[Part, ...] = ("train", "validation", "test", "continuous")
+_LEDGER = "privacy.json"
+"""What left the room with noise, beside the folders of its runs."""
 _SLACK = 1e-6
 """Of a budget: what rounding may add to releases that were planned to spend it."""
 _OF_WINDOWS = (
@@ -142,14 +144,20 @@ class Participant:
         """Answer one request of the server; refuses one that comes too late."""
         if self.algorithm.plans_ahead:
             planned_rounds(self.algorithm.title, round)
+        if request.run == _LEDGER:
+            raise PayloadError(f"run '{_LEDGER}': a room's ledger has that name; choose another")
         asked = f"{name_of(request.download or b'')}-{request.train}"
+        same = {asked, _asked_before(request)}
+        if self.algorithm.privacy.is_on:  # what was made with less noise, or none, is no answer
+            asked = f"{asked}-{self.algorithm.privacy}"
+            same = {asked}
         states = _States(
             self.folder / request.run, self.room, self.known_as, self.earlier, self.write
         )
         remembered = states.load(round.number)
         if remembered is not None and remembered["card"] != states.card:
             remembered = None  # answered before the store grew: it does not go with this card
-        if remembered is not None and remembered["asked"] in (asked, _asked_before(request)):
+        if remembered is not None and remembered["asked"] in same:
             memory = _Memory.of(remembered)
             frame = cast(Array, remembered["reply"]).tobytes()
             upload = cast(Array, remembered["upload"]).tobytes() if "upload" in remembered else None
@@ -269,7 +277,7 @@ class Participant:
         budget, planned = privacy.epsilon, privacy.planned(round.total)
         if budget is None or planned is None:
             raise PlanError("privacy: set epsilon, and releases where a run has no last round")
-        ledger = Ledger(self.folder / "privacy.json")
+        ledger = Ledger(self.folder / _LEDGER)
         made = ledger.releases()
         if privacy.unit == "recording" and any(one.unit == "window" for one in made):
             return None, {}, _OF_WINDOWS

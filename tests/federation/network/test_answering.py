@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +11,27 @@ from typing import Any
 
 import pytest
 
+from fedapa import Plan
+from fedapa.algorithms.algorithm import Round
 from fedapa.errors import DataError, PlanError, RosterError
-from fedapa.federation.engines.flower import for_rooms
-from fedapa.federation.engines.frames import EXCHANGE, REFUSED, TELL, UNKNOWN
+from fedapa.federation.engines.flower import agreed_on, for_rooms
+from fedapa.federation.engines.frames import EXCHANGE, INTRODUCE, REFUSED, TELL, UNKNOWN
+from fedapa.federation.messages import (
+    Reply,
+    Request,
+    decode_data_card,
+    decode_reply,
+    encode_agreement,
+    encode_request,
+    encode_round,
+)
 from fedapa.federation.network.answering import answer
 from fedapa.federation.network.app import app_bundle
 from fedapa.federation.network.place import Place
 from fedapa.federation.network.running import check_plan
+from fedapa.federation.prepare import agree
+from fedapa.payload import digest
+from fedapa.randomness import Key
 from tests.conftest import MakeStore
 from tests.federation.test_flower import plan_of
 
@@ -32,11 +47,35 @@ def refusal(place: Place, action: str, **frames: bytes) -> str:
     return told[REFUSED].decode()
 
 
+def agreement(place: Place, plan: Plan) -> bytes:
+    """What a server that has this room alone agrees on with it."""
+    told = answer(place, TELL, {"plan": for_rooms(plan).encode()})
+    return encode_agreement(agree(plan, [decode_data_card(told["card"])]))
+
+
+def asked(place: Place, plan: Plan, run: str = "run") -> dict[str, bytes]:
+    """The frames of a first round, where the room was told everything before."""
+    text, frame = for_rooms(plan), agreement(place, plan)
+    told = answer(place, INTRODUCE, {"plan": text.encode(), "agreement": frame})
+    return {
+        "agreed": agreed_on(text, frame).encode(),
+        "card": digest(told["card"]).encode(),
+        "round": encode_round(Round(1, 3, Key(0))),
+        "request": encode_request(Request(None, train=True, run=run)),
+    }
+
+
+def first_round(place: Place, plan: Plan) -> Reply:
+    return decode_reply(answer(place, EXCHANGE, asked(place, plan))["reply"])
+
+
 def test_nonsense_is_refused_with_a_sentence(place: Place) -> None:
     assert "is nothing that a room is asked" in refusal(place, "train.now")
     assert "lacks a plan" in refusal(place, TELL)
     assert "lacks a agreed" in refusal(place, EXCHANGE)
     assert "unknown key" in refusal(place, TELL, plan=b"nonsense = 1")
+    assert "data is 1; expected a section" in refusal(place, TELL, plan=b"data = 1")
+    assert "the plan in the message of the server is no text" in refusal(place, TELL, plan=b"\xff")
     assert "agreement" in refusal(place, EXCHANGE, agreed=b"../../etc", card=b"")
     assert answer(place, EXCHANGE, {"agreed": b"abc", "card": b""}) == {UNKNOWN: b""}
 
@@ -72,8 +111,51 @@ def test_an_owner_says_how_much_may_leave(
         laxer = dataclasses.replace(place, unit="window")
         assert set(answer(laxer, TELL, frames)) == {"card"}, "recordings are more than windows"
     else:
+        free = dataclasses.replace(place, epsilon=None)
+        assert first_round(free, plan).upload is not None, "agreed on before there was a limit"
         assert words in refusal(place, TELL, **frames)
-        assert set(answer(dataclasses.replace(place, epsilon=None), TELL, frames)) == {"card"}
+        assert words in refusal(place, INTRODUCE, **frames, agreement=agreement(free, plan))
+        assert words in refusal(place, EXCHANGE, **asked(free, plan))
+
+
+def test_what_left_without_noise_does_not_leave_again(place: Place) -> None:
+    """A repeated round is answered from the room's file, but not where noise is asked for."""
+    bare = plan_of(Path(place.data))
+    noised = plan_of(Path(place.data), privacy={"epsilon": 100.0, "unit": "window"})
+    limited = dataclasses.replace(place, epsilon=100.0, unit="window")
+    exact = first_round(place, bare)
+    first = first_round(limited, noised)
+    again = first_round(limited, noised)
+    assert "epsilon" in first.report
+    assert first.upload != exact.upload
+    assert again.upload == first.upload, "what was noised is told again as it was"
+
+
+def test_a_run_cannot_take_the_ledgers_name(place: Place) -> None:
+    plan = plan_of(Path(place.data))
+    assert "choose another" in refusal(place, EXCHANGE, **asked(place, plan, run="privacy.json"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"epsilon": float("nan")}, "largest ε of a plan is nan; expected a number"),
+        ({"epsilon": 1.0, "delta": float("nan")}, "largest δ of a plan is nan"),
+        ({"epsilon": "much"}, "could not convert string to float: 'much'; expected a number"),
+        ({"epsilon": 1.0, "unit": "room"}, "unit 'room': expected recording or window"),
+    ],
+)
+def test_limits_that_limit_nothing_are_refused(limits: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(words)):
+        Place.of({"room": "cafe", "data": "rooms.h5", "folder": "cafe", **limits})
+
+
+def test_a_node_has_its_owners_limits() -> None:
+    config = {"room": "cafe", "data": "rooms.h5", "folder": "cafe"}
+    assert not Place.of(config).limits()
+    place = Place.of({**config, "epsilon": 10, "unit": "window"})
+    assert place == Place(*config.values(), epsilon=10.0, unit="window")
+    assert "ε = 10 at most (δ = 1e-05 at most, unit: window)" in place.limits()
 
 
 def test_a_sentence_does_not_tell_where_a_rooms_files_are(tmp_path: Path) -> None:

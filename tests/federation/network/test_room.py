@@ -45,9 +45,10 @@ def asked() -> Message:
     return through_codec(Message(pack({"plan": b""}), 7, TELL), "message 1")
 
 
-def test_only_the_app_of_the_installed_release_is_answered() -> None:
+@pytest.mark.parametrize("limit", [None, 10.0])
+def test_only_the_app_of_the_installed_release_is_answered(limit: float | None) -> None:
     """With another hash nothing is done: no frame of the message is even looked at."""
-    place, done, said = Place("cafe", "rooms.h5", "cafe"), [], []
+    place, done, said = Place("cafe", "rooms.h5", "cafe", epsilon=limit), [], []
     told = {"card": b"told"}
 
     def answering(*arguments: Any) -> dict[str, bytes]:
@@ -66,7 +67,7 @@ def test_only_the_app_of_the_installed_release_is_answered() -> None:
     assert not done
     assert said == [f"refused: {refused}"]
     assert reply(app_bundle()[1]) == {"card": b"told"}
-    assert done[0][0] == place, "which room it is says its owner, not the server"
+    assert done[0][0] == place, "which room it is, and what may leave, says its owner"
     told[REFUSED] = told.pop("card")
     assert reply(app_bundle()[1]) == {REFUSED: b"told"}
     assert said[-1] == "could not answer: told; waiting", "its owner reads it, too"

@@ -74,13 +74,13 @@ def answer(place: Place, action: str, frames: Frames) -> Frames:
 
 
 def _tell(place: Place, frames: Frames) -> Frames:
-    plan = _plan(place, _frame(frames, "plan").decode())
+    plan = _plan(place, _text(frames, "plan"))
     (origins,) = survey_rooms(plan)
     return {"card": encode_data_card(tell_data(plan, origins))}
 
 
 def _introduce(place: Place, frames: Frames) -> Frames:
-    text, frame = _frame(frames, "plan").decode(), _frame(frames, "agreement")
+    text, frame = _text(frames, "plan"), _frame(frames, "agreement")
     name = agreed_on(text, frame)
     plan, agreed = _plan(place, text), decode_agreement(frame)
     if (known := _load(place, name)) is not None:
@@ -103,7 +103,7 @@ def _exchange(place: Place, frames: Frames) -> Frames:
 
     The round itself is answered as the server knows the room: it checks replies by the card.
     """
-    name, known_as = _frame(frames, "agreed").decode(), _frame(frames, "card").decode()
+    name, known_as = _text(frames, "agreed"), _text(frames, "card")
     known = _load(place, name)
     if known is None or known_as not in known.stages:
         return {UNKNOWN: b""}
@@ -180,7 +180,10 @@ def _load(place: Place, name: str) -> _Agreed | None:
 def _plan(place: Place, text: str) -> Plan:
     """A server's plan with this room's own data."""
     document = parse_toml(text, "plan of the server")
-    data = {**document.get("data", {}), "file": place.data, "only": [place.room]}
+    given = document.get("data", {})
+    if not isinstance(given, Mapping):
+        raise PlanError(f"plan of the server: data is {given!r:.40}; expected a section")
+    data = {**given, "file": place.data, "only": [place.room]}
     plan = Plan(**{**document, "data": data})
     if place.epsilon is not None:
         _check_privacy(plan.privacy, place, place.epsilon)
@@ -192,7 +195,7 @@ def _check_privacy(asked: Privacy, place: Place, most: float) -> None:
     if asked.epsilon is None:
         raise PlanError(
             f"the room's owner lets noised prototypes leave, with ε = {most:g} at most, and the "
-            f"plan has no noise; set privacy.epsilon to {most:g} or less"
+            f"plan has no noise; set privacy.epsilon to {most:g} or less, with fedapa or fedproto"
         )
     if asked.epsilon > most:
         raise PlanError(
@@ -246,3 +249,10 @@ def _frame(frames: Frames, name: str) -> bytes:
     if name not in frames:
         raise PayloadError(f"the message of the server lacks a {name}")
     return frames[name]
+
+
+def _text(frames: Frames, name: str) -> str:
+    try:
+        return _frame(frames, name).decode()
+    except UnicodeDecodeError:
+        raise PayloadError(f"the {name} in the message of the server is no text") from None

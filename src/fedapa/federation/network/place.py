@@ -1,6 +1,7 @@
 """Which room a node is, where its things are, and where its server is; for those that wait."""
 
 import errno
+import math
 import os
 import shlex
 from collections.abc import Iterator, Mapping
@@ -31,18 +32,41 @@ class Place:
     """With an ε: what a plan has to protect, a "recording" or at least a "window"."""
 
     def __post_init__(self) -> None:
-        """Refuse a name that no room has."""
+        """Refuse a name that no room has, and limits that every plan is within."""
         check_name(self.room, "room")
+        if self.unit not in ("recording", "window"):
+            raise PlanError(f"unit '{self.unit}': expected recording or window")
+        for name, limit in (("ε", self.epsilon), ("δ", self.delta)):
+            if limit is not None and not math.isfinite(limit):
+                raise PlanError(f"the largest {name} of a plan is {limit}; expected a number")
+
+    def limits(self) -> str:
+        """What a plan needs for this room to take part, as a sentence; mostly nothing."""
+        if self.epsilon is None:
+            return ""
+        return (
+            f"it takes part where prototypes are noised, with ε = {self.epsilon:g} at most "
+            f"(δ = {self.delta:g} at most, unit: {self.unit})"
+        )
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Place":
-        """From the configuration of a node."""
+        """From the configuration of a node, its owner's limits included."""
         try:
-            return cls(str(config["room"]), str(config["data"]), str(config["folder"]))
+            return cls(
+                str(config["room"]),
+                str(config["data"]),
+                str(config["folder"]),
+                epsilon=float(config["epsilon"]) if "epsilon" in config else None,
+                delta=float(config.get("delta", cls.delta)),
+                unit=str(config.get("unit", cls.unit)),
+            )
         except KeyError as error:
             raise PlanError(
                 f"the node's configuration lacks {error}; start it by 'fedapa room'"
             ) from error
+        except ValueError as error:
+            raise PlanError(f"the node's configuration: {error}; expected a number") from error
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ def done(
         )
         say(f"refused: {reason}")
         return Message(pack({REFUSED: reason.encode()}), reply_to=message)
-    context.node_config = {name: str(value) for name, value in asdict(place).items()}
+    owners = {name: value for name, value in asdict(place).items() if value is not None}
+    context.node_config = {name: str(value) for name, value in owners.items()}
     sentences = {
         TELL: "telling what data there is",
         INTRODUCE: "introducing itself",
