@@ -290,6 +290,17 @@ def test_what_is_written_is_read_again_while_it_is_written(tmp_path: Path) -> No
     assert read == [note] * rooms
 
 
+def test_what_others_noted_stays_when_a_store_is_added_to(make_store: MakeStore) -> None:
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        for place in ("/", "cafe", "cafe/0-0"):
+            file[place].attrs.update(texts=["a", "b"], nothing=h5py.Empty("f4"), root=1j)
+    with append_store(path) as store:
+        store.relabel("cafe", "0-0", 1)
+    with h5py.File(path) as file:
+        assert list(file["cafe/0-0"].attrs["texts"]) == ["a", "b"]
+
+
 def test_a_heap_that_is_far_too_large_is_refused_and_not_read(make_store: MakeStore) -> None:
     path = make_store({"cafe": {0: 1, 1: 1}})
     content = bytearray(path.read_bytes())

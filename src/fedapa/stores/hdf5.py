@@ -9,8 +9,9 @@ write, and shapes that are not backed by values. Both are refused. So are attrib
 than ours: of one that is shorter than its type says, HDF5 reads what lies behind it in memory and
 takes that for pointers. And so are texts in a heap that has no end: HDF5 2.0 looks for it for ever.
 Nothing in h5py tells where the heaps are, and to search a large file for them takes long. So HDF5
-reads through ``_Reading``, which looks at a heap when HDF5 is about to. Of heaps in a file that it
-writes nobody need be told: what is there already is to be read so before.
+reads through ``_Reading``, which looks at a heap when HDF5 is about to. ``_Disk`` does not: what
+HDF5 wrote a moment ago may be half on the disk. What is in a file before is read with ``_Reading``
+first.
 """
 
 import contextlib
@@ -37,6 +38,7 @@ __all__ = [
     "child",
     "is_hdf5",
     "opened",
+    "read_attributes",
     "replaced",
 ]
 
@@ -235,8 +237,8 @@ def replaced(
     """An HDF5 file that takes the place of ``path`` when the block ends well.
 
     It begins as a copy of what is there, or empty. Also what to ask, often, whether to go on: it
-    raises when a write has failed, whose bytes are in memory, or by ``raise_interrupt``. All that
-    is read of an old one here was to be read before, with ``opened``: nobody looks at heaps here.
+    raises when a write has failed, whose bytes are in memory, or by ``raise_interrupt``. What is
+    read here of an old file is to be read before, with ``opened``, which looks at its heaps.
     """
     with aside(path) as partial:
         if copied := path.exists():
@@ -276,14 +278,24 @@ def child(group: h5py.Group, name: str, kind: type, place: str) -> Any:
     return entry
 
 
+def _is_whole(entry: h5py.h5a.AttrID) -> bool:
+    kind, shape = entry.get_type(), entry.shape  # None: it holds nothing
+    plain = shape is not None and kind.get_class() in _PLAIN
+    return plain and entry.get_storage_size() >= math.prod(shape) * kind.get_size()
+
+
+def read_attributes(attributes: h5py.AttributeManager) -> None:
+    """Read what can be read safely; what a heap without an end holds is refused."""
+    for name in attributes:
+        if _is_whole(attributes.get_id(name)):
+            _ = attributes[name]
+
+
 def attribute(attributes: h5py.AttributeManager, name: str, place: str, default: Any = None) -> Any:
     """An attribute that is a number, a text or an array of them, and whole; else DataError."""
     if name not in attributes:
         return default
-    entry = attributes.get_id(name)
-    kind, shape = entry.get_type(), entry.shape  # None: it holds nothing
-    plain = shape is not None and kind.get_class() in _PLAIN
-    if not plain or entry.get_storage_size() < math.prod(shape) * kind.get_size():
+    if not _is_whole(attributes.get_id(name)):
         raise DataError(
             f"{place}: its attribute '{name}' is neither a number nor a text, or is cut off; "
             "damaged, or not made by fedapa"

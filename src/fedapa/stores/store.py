@@ -39,6 +39,7 @@ from fedapa.stores.hdf5 import (
     check_links,
     child,
     opened,
+    read_attributes,
     replaced,
 )
 from fedapa.windows.labels import Label, check_name
@@ -220,14 +221,18 @@ class Store:
 
     @uninterrupted
     def read_notes(self) -> None:
-        """Read what is noted anywhere; who writes a store afterwards meets nothing damaged."""
-        _ = self.notes
+        """Read what is noted of the store, its rooms and its recordings, and be it by others.
+
+        Who writes the store afterwards meets no damage there.
+        """
+        with self._explaining("its notes"):
+            read_attributes(self._file.attrs)
         for room in self.rooms:
-            self.about(room)
+            with self._explaining(room):
+                read_attributes(self._room(room).attrs)
             for recording in self.recordings(room):
                 with self._explaining(f"{room}/{recording.name}"):
-                    group = self._group(room, recording.name)
-                    noted(group.attrs, f"{self.path}: {room}/{recording.name}")
+                    read_attributes(self._group(room, recording.name).attrs)
 
     def _room(self, room: str) -> h5py.Group:
         return child(self._file, room, h5py.Group, str(self.path))
