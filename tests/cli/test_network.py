@@ -109,6 +109,8 @@ def test_too_many_open_files_are_not_blamed_on_the_file(
     ("words", "complaint"),
     [
         (["server", "start", "DIR"], "holds no server; make one with"),
+        (["server", "init", "NEW", "--name", "x", "--port", "18443"], "port 18443 is where the"),
+        (["server", "start", "SERVER", "--port", "18443"], "choose another --port"),
         (["server", "stop", "SERVER"], "its server does not run"),
         (["server", "expel", "SERVER", "attic"], "room 'attic' is not enrolled"),
         (["server", "enrol", "SERVER", "PLAN", "--name", "x"], "is no public key"),
@@ -135,7 +137,12 @@ def test_mistakes_are_one_sentence(words: list[str], complaint: str, tmp_path: P
     ask("server", "init", str(tmp_path / "server"), "--name", "example.org")
     plan = tmp_path / "plan.toml"
     plan.write_text("rounds = 2")
-    places = {"DIR": str(tmp_path), "SERVER": str(tmp_path / "server"), "PLAN": str(plan)}
+    places = {
+        "DIR": str(tmp_path),
+        "NEW": str(tmp_path / "new"),
+        "SERVER": str(tmp_path / "server"),
+        "PLAN": str(plan),
+    }
     with pytest.raises(FedapaError, match=complaint):
         ask(*(places.get(word, word) for word in words))
 

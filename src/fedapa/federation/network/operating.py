@@ -147,15 +147,18 @@ def _told_at_the_end(server: ServerFolder, name: str) -> list[str]:
     told = [note.removeprefix(last) for note in summary.get("notes", []) if note.startswith(last)]
     taken = run_files.read_data(out)["rooms"]
     enrolled = {room for room, entry in server.rooms().items() if not entry.expelled}
+    all_refused = enrolled - set(taken) == enrolled - set(summary["confusion"])
     for room in sorted(enrolled - set(taken)):
         refusal = f"room '{room}' is refused: "
         said = [entry["said"] for entry in server.status().get("said", [])]
         refused = next((one.removeprefix(refusal) for one in said if one.startswith(refusal)), "")
         why = f"it was refused ({refused})" if refused else "it was never connected"
+        all_refused = all_refused and bool(refused)
         told.append(f"room '{room}' has no model of this run: {why}")
     if enrolled - set(summary["confusion"]):
+        when = "once the room is mended" if all_refused else "when it is back"
         told.append(
-            f"to give a room its model when it is back, set rounds = {summary['rounds'] + 1} in "
+            f"to give a room its model {when}, set rounds = {summary['rounds'] + 1} in "
             f"{server.plan_file(name)}, then: fedapa server run {server.path} "
             f"{server.plan_file(name)}"
         )

@@ -45,7 +45,7 @@ class Place:
         if self.epsilon is None:
             return ""
         return (
-            f"it takes part where prototypes are noised, with ε = {self.epsilon:g} at most "
+            f"this room takes part where prototypes are noised, with ε = {self.epsilon:g} at most "
             f"(δ = {self.delta:g} at most, unit: {self.unit})"
         )
 

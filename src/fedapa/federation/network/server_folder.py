@@ -54,6 +54,14 @@ class Settings:
     inner_port: int = 18443
     """Where the SuperLink listens, on loopback alone."""
 
+    def __post_init__(self) -> None:
+        """Refuse one port for both: the server would take it away from itself."""
+        if self.port == self.inner_port:
+            raise DataError(
+                f"port {self.port} is where the SuperLink listens on loopback; choose another "
+                "--port, or when the server is made another --inner-port"
+            )
+
 
 @dataclass(frozen=True)
 class Enrolled:
