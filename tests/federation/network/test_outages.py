@@ -89,6 +89,7 @@ SHIFTED_CLOCK = '''"""Loaded by Python at its start: its clock is off by what a 
 
 import datetime
 import os
+import time
 
 real_time, real_datetime = time.time, datetime.datetime
 
