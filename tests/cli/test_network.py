@@ -172,8 +172,8 @@ def test_a_room_that_counts_hands_on_how(
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        (["--epsilon", "nan"], "the largest ε of a plan is nan"),
-        (["--epsilon", "1", "--delta", "nan"], "the largest δ of a plan is nan"),
+        (["--epsilon", "nan"], "epsilon nan: expected a number"),
+        (["--epsilon", "1", "--delta", "nan"], "delta nan: expected a number"),
         (["--unit", "window"], "--unit window: goes with --epsilon"),
         (["--epsilon", "10", "--unit", "window"], None),
     ],

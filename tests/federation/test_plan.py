@@ -144,7 +144,11 @@ def test_a_mistake_is_one_sentence(values: dict[str, Any], complaint: str) -> No
 
 
 @pytest.mark.parametrize(
-    "section", ["data", "model", "training", "network", "privacy", "defence", "attack"]
+    "section",
+    [
+        *("data", "model", "training", "algorithm", "joins"),
+        *("network", "privacy", "defence", "attack"),
+    ],
 )
 def test_a_value_in_place_of_a_section_is_told_with_an_example(section: str) -> None:
     with pytest.raises(PlanError, match=rf"{section}: is a section: .* {section}.* \(got 1\)"):

@@ -221,9 +221,9 @@ class Store:
 
     @uninterrupted
     def read_notes(self) -> None:
-        """Read what is noted of the store, its rooms and its recordings, and be it by others.
+        """Read what is noted of the store, its rooms and its recordings, also by other programs.
 
-        Who writes the store afterwards meets no damage there.
+        Whoever writes to the store afterwards meets no damage there.
         """
         with self._explaining("its notes"):
             read_attributes(self._file.attrs)

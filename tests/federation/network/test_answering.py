@@ -139,8 +139,11 @@ def test_a_run_cannot_take_the_ledgers_name(place: Place) -> None:
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({"epsilon": float("nan")}, "largest ε of a plan is nan; expected a number"),
-        ({"epsilon": 1.0, "delta": float("nan")}, "largest δ of a plan is nan"),
+        (
+            {"epsilon": float("nan")},
+            "epsilon nan: expected a number, the largest that a plan may have",
+        ),
+        ({"epsilon": 1.0, "delta": float("nan")}, "delta nan: expected a number"),
         ({"epsilon": "much"}, "could not convert string to float: 'much'; expected a number"),
         ({"epsilon": 1.0, "unit": "room"}, "unit 'room': expected recording or window"),
     ],

@@ -205,7 +205,7 @@ def test_rooms_without_a_model_are_named_at_the_end_with_reason_and_remedy(
     assert all(sentence in printed for sentence in told)
 
 
-def test_a_room_that_was_refused_needs_mending_and_not_to_come_back(
+def test_a_room_that_was_refused_is_to_be_put_right_and_not_to_come_back(
     server: ServerFolder, make_store: MakeStore, tmp_path: Path
 ) -> None:
     grid = prepared(server, make_store(THREE), tmp_path)
@@ -219,7 +219,8 @@ def test_a_room_that_was_refused_needs_mending_and_not_to_come_back(
     carry_out_job(server, grid)
     hall, remedy = status_of(server)["run"]["end"]
     assert hall == "room 'hall' has no model of this run: it was refused (its owner wants noise)"
-    assert remedy.startswith("to give a room its model once the room is mended, set rounds = 3 in")
+    why = "once what it was refused for is put right there"
+    assert remedy.startswith(f"to give a room its model {why}, set rounds = 3 in")
 
 
 def test_status_tells_what_noised_sets_have_cost_and_what_that_says(

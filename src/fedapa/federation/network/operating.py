@@ -156,7 +156,9 @@ def _told_at_the_end(server: ServerFolder, name: str) -> list[str]:
         all_refused = all_refused and bool(refused)
         told.append(f"room '{room}' has no model of this run: {why}")
     if enrolled - set(summary["confusion"]):
-        when = "once the room is mended" if all_refused else "when it is back"
+        when = (
+            "once what it was refused for is put right there" if all_refused else "when it is back"
+        )
         told.append(
             f"to give a room its model {when}, set rounds = {summary['rounds'] + 1} in "
             f"{server.plan_file(name)}, then: fedapa server run {server.path} "

@@ -36,9 +36,12 @@ class Place:
         check_name(self.room, "room")
         if self.unit not in ("recording", "window"):
             raise PlanError(f"unit '{self.unit}': expected recording or window")
-        for name, limit in (("ε", self.epsilon), ("δ", self.delta)):
+        for name, limit in (("epsilon", self.epsilon), ("delta", self.delta)):
             if limit is not None and not math.isfinite(limit):
-                raise PlanError(f"the largest {name} of a plan is {limit}; expected a number")
+                raise PlanError(
+                    f"{name} {limit}: expected a number, the largest that a plan may have, e.g. "
+                    "--epsilon 10"
+                )
 
     def limits(self) -> str:
         """What a plan needs for this room to take part, as a sentence; mostly nothing."""
