@@ -1,6 +1,7 @@
 """Rooms that lie, in experiments alone."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,6 +171,47 @@ def test_a_share_of_nobody_is_refused(make_rooms: MakeRooms, tmp_path: Path) -> 
 
 
 def test_a_defence_that_compares_nobody_says_so(make_rooms: MakeRooms, tmp_path: Path) -> None:
-    plan = Plan.of({"rounds": 1, "algorithm": "fedavg"}, {"defence": "guard"})
+    plan = Plan.of({"rounds": 2, "algorithm": "fedavg"}, {"defence": "guard"})
     done = run(plan, out=tmp_path, rooms=make_rooms([(0, 1)] * 2), workers=0)
-    assert any("the defence compares nobody" in note for note in done.summary["notes"])
+    (note,) = done.summary["notes"]
+    assert "the defence cannot compare the weights of any room: that takes three" in note
+    assert all("trust" not in own for record in done.records for own in record["rooms"].values())
+
+
+def test_a_defence_says_what_it_cannot_compare_once_and_trusts_nobody_for_it(
+    make_rooms: MakeRooms, tmp_path: Path
+) -> None:
+    """Classes 0 and 1 are of three rooms; what the last one tells nobody else holds. Where each net
+    is of two rooms, prototypes are compared and weights are not."""
+    rooms = make_rooms([(0, 1), (0, 1), (0, 1), (2, 3)])
+    plan = Plan.of({"rounds": 2, "algorithm": "fedproto"}, {"defence": "guard"})
+    done = run(plan, out=tmp_path / "sets", rooms=rooms, workers=0)
+    (note,) = done.summary["notes"]
+    assert "cannot compare the prototypes of 'room 3': that takes three rooms that hold" in note
+    for record in done.records:
+        trusted = [room for room, own in record["rooms"].items() if "trust" in own]
+        assert trusted == ["room 0", "room 1", "room 2"]
+    nets = make_rooms([(0, 1)] * 4, architecture=["middle", "middle", "tiny", "tiny"])
+    plan = Plan.of({"rounds": 2, "algorithm": "fedjoin"}, {"defence": "guard"})
+    done = run(plan, out=tmp_path / "both", rooms=nets, workers=0)
+    (note,) = [note for note in done.summary["notes"] if "the defence" in note]
+    assert "cannot compare the weights of any room: that takes three rooms that have one" in note
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [({"defence": "guard"}, "defence"), ({"attack": {"kind": "scaled"}}, "attack")],
+)
+def test_what_does_nothing_where_nothing_is_sent_says_so(
+    make_rooms: MakeRooms, tmp_path: Path, change: dict[str, Any], what: str
+) -> None:
+    plan = Plan.of({"rounds": 1, "algorithm": "local"}, change)
+    done = run(plan, out=tmp_path, rooms=make_rooms([(0, 1)] * 3), workers=0)
+    (note,) = done.summary["notes"]
+    assert f"the {what} has nothing to do: rooms send neither weights nor prototypes" in note
+
+
+def test_a_single_room_has_nobody_to_lie_to(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    plan = Plan.of({"rounds": 1, "algorithm": "local"}, {"attack": {"kind": "scaled"}})
+    with pytest.raises(RosterError, match="a single room has nobody to lie to: leave attack out"):
+        run(plan, out=tmp_path, rooms=make_rooms([(0, 1)]), workers=0)

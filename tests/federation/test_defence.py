@@ -195,6 +195,36 @@ def test_weights_that_two_rooms_have_are_the_others_where_one_is_not_trusted() -
     assert made.uploads["a"]["weights"]["bias"].tolist() == [0.0]  # type: ignore[index,call-overload,union-attr]
 
 
+def test_a_single_class_that_three_share_is_asked_for_its_direction() -> None:
+    """There is no middle of other classes to take away: the cosines are 1, 1, 1 and −1. Turned
+    round it is three times as far off as the farthest of the others, which by itself is nothing."""
+    rows = {"a": [[3.0, 1.0]], "b": [[2.0, 2.0]], "c": [[1.0, 3.0]], "turned": [[-2.0, -2.0]]}
+    made = defend(GUARD, uploads := of_prototypes(rows), nets(uploads), {})
+    assert list(made.suspects) == ["turned"]
+    assert "cosine -1.00 with the middle" in made.suspects["turned"]
+
+
+def test_steps_are_not_counted_from_where_a_mean_was_before_it_was_lost_sight_of() -> None:
+    """Two rooms alone take part in the second round: what they end with is not seen."""
+    uploads = of_weights({"a": [1.0, 1.0], "b": [1.2, 1.0], "c": [1.0, 1.2]})
+    first = defend(GUARD, uploads, nets(uploads), {})
+    assert len(first.memory["ended"]) == 1  # type: ignore[arg-type]
+    two = {room: uploads[room] for room in "ab"}
+    assert not defend(GUARD, two, nets(two), first.memory).memory["ended"]
+
+
+def test_rooms_of_which_nothing_is_compared_are_told_once() -> None:
+    uploads = of_weights({"a": [1.0], "b": [2.0], "c": [3.0], "d": [4.0]})
+    known = {"a": "rare", **dict.fromkeys("bcd", "counter")}
+    first = defend(GUARD, uploads, known, {})
+    assert first.alone == {"weights": ["a"]}
+    assert sorted(first.trust) == ["b", "c", "d"]
+    assert decode(encode(first.memory), "memory") == first.memory
+    again = defend(GUARD, uploads, known, first.memory)
+    assert not again.alone["weights"]
+    assert again.memory["alone"] == {"weights": {"a": True}}
+
+
 def test_rooms_that_say_the_same_are_not_blamed_for_being_cut_off() -> None:
     """Somebody has to be: by their names the first and the last would be."""
     uploads = of_weights({f"r{number}": [1.0, 0.0, 2.0] for number in range(10)})

@@ -9,6 +9,7 @@ import tomli_w
 from fedapa import Plan
 from fedapa.errors import DataError, PlanError, RunError
 from fedapa.experiments.presets import PRESETS, preset
+from fedapa.federation.defence import NAMED, Defence
 from fedapa.federation.plan import LATER, differences
 from fedapa.federation.prepare import prepare_rooms
 from fedapa.federation.run_files import read_plan
@@ -65,6 +66,13 @@ def test_later_layers_override_section_by_section() -> None:
         {"rounds": 6},
     )
     assert (plan.rounds, plan.data.split, plan.data.window) == (6, "blocked", 20)
+
+
+def test_another_rule_than_that_of_a_combination_takes_its_share_away() -> None:
+    plan = Plan.of({"defence": "guard-trimmed"}, {"defence": {"rule": "median"}})
+    assert plan.defence == Defence(**{**NAMED["guard-trimmed"], "rule": "median", "trim": 0.3})
+    narrow = Plan.of({"defence": "guard-trimmed"}, {"defence": {"clip": 3.0}})
+    assert narrow.defence == Defence(**{**NAMED["guard-trimmed"], "clip": 3.0})
 
 
 def test_settings_of_one_algorithm_do_not_reach_another() -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,18 @@ def test_another_request_of_the_same_round_is_another_release(
     assert other.upload != first.upload
     assert other.report["releases"] == 2
     assert room.exchange(Round(1, 9, Key(0)), TRAIN).withheld
+
+
+def test_two_at_once_in_one_folder_have_one_budget(make_rooms: MakeRooms, tmp_path: Path) -> None:
+    """As a room that learns with two servers: each reads the ledger when the other has written."""
+    once = replace(WINDOWS, releases=1)
+    rooms = [participant(make_rooms, tmp_path, once) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        requests = [replace(TRAIN, run=name) for name in ("one", "two")]
+        first = Round(1, 9, Key(0))
+        replies = list(pool.map(lambda room, asked: room.exchange(first, asked), rooms, requests))
+    assert sorted(reply.upload is not None for reply in replies) == [False, True]
+    assert len(Ledger(tmp_path / "privacy.json").releases()) == 1
 
 
 def test_what_earlier_runs_told_is_spent_in_the_next(make_rooms: MakeRooms, tmp_path: Path) -> None:

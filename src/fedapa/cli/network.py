@@ -161,7 +161,7 @@ def status(folder: ServerFolder, as_json: Json = False) -> None:
 
     Example: fedapa server status server --json
     """
-    from fedapa.evaluation.record import UPLOAD
+    from fedapa.evaluation.record import UPLOAD, suspicion
     from fedapa.federation.network.operating import status_of
     from fedapa.federation.network.server_folder import ServerFolder as Folder
     from fedapa.report.tables.table import rich_table
@@ -189,10 +189,7 @@ def status(folder: ServerFolder, as_json: Json = False) -> None:
             f"{UPLOAD[entry['what']]}: {entry['reason']}."
         )
     for one in told["suspects"]:
-        print_out(
-            f"Suspected: room '{one['room']}' in {one['rounds']} of {one['judged']} rounds; "
-            f"{one['reason']}."
-        )
+        print_out(suspicion(one))
     if told["refused"]:
         print_out(f"Refused requests: {told['refused']}; see log/refused.jsonl.")
     for sentence in (*told["sentences"], *run.get("end", []), *filter(None, [told["trouble"]])):
@@ -272,16 +269,20 @@ def room_start(
     ] = None,
     unit: Annotated[
         Literal["recording", "window"] | None,
-        typer.Option(help="With --epsilon: the least that noise protects; default: recording."),
+        typer.Option(
+            help="With --epsilon: what noise has to protect, whole recordings or, which is less, "
+            "single windows; default: recording."
+        ),
     ] = None,
 ) -> None:
     """Learn with others until Ctrl-C; reconnects after any outage, says what it is doing.
 
-    Example: fedapa room start kitchen --server example.org:8443 --ca ca.crt --data rooms.h5
-    --room kitchen
+    Example: fedapa room start kitchen --server example.org:8443 --ca ca.crt --data rooms.h5 --room
+    kitchen
 
-    With --serve --source udp:5500 the room also counts live, with its newest model. With
-    --epsilon 10 it takes part only where the plan's noise is as strong (extra 'privacy').
+    With --serve and --source udp:5500 the room also counts live, with its newest model.
+
+    With --epsilon 10 it takes part only where the plan's noise is as strong (extra 'privacy').
     """
     from fedapa.errors import PlanError
     from fedapa.federation.network.place import Connection, Place

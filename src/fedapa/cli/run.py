@@ -134,6 +134,7 @@ def run(
     if workers != 0 and engine == "in-process":
         _get_workers_ready()
     from fedapa.algorithms import find
+    from fedapa.evaluation.record import suspects, suspicion
     from fedapa.experiments.presets import preset as preset_values
     from fedapa.federation.plan import Plan
     from fedapa.federation.prepare import told_short
@@ -211,6 +212,8 @@ def run(
         )
     for note in (*told_short(resolved), *finished.summary.get("notes", [])):
         print_out(f"Note: {note}")
+    for one in suspects(finished.records):
+        print_out(suspicion(one))
     _print_privacy(finished)
     print_out(f"Everything about this run: {folder}")
 

@@ -26,6 +26,7 @@ __all__ = [
     "LAST",
     "NOT_TAKEN",
     "SPENT",
+    "UNCOMPARED",
     "UPLOAD",
     "JsonLines",
     "alternatives_in",
@@ -41,6 +42,8 @@ __all__ = [
     "scores_of_alternative",
     "summarise",
     "suspects",
+    "suspicion",
+    "uncompared",
 ]
 
 LAST = 5
@@ -50,6 +53,8 @@ UPLOAD = {"rejected": "was rejected", "diverged": "is missing", "withheld": "is 
 NOT_TAKEN = tuple(UPLOAD)
 SPENT = ("epsilon", "delta", "releases")
 """What a room reports whose sets are noised."""
+UNCOMPARED = "the defence cannot compare"
+"""How a note begins about rooms that a defence does not look at."""
 
 
 def dump(value: Any) -> str:
@@ -107,6 +112,19 @@ def suspects(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if 2 * len(reasons) >= len(judged[room])
     ]
     return sorted(found, key=lambda one: (-one["rounds"], one["trust"], one["room"]))
+
+
+def suspicion(one: Mapping[str, Any]) -> str:
+    """One of the suspects in a sentence."""
+    return (
+        f"Suspected: room '{one['room']}' in {one['rounds']} of {one['judged']} rounds; "
+        f"{one['reason']}."
+    )
+
+
+def uncompared(notes: Sequence[str]) -> list[str]:
+    """Of the notes of a run those about rooms that its defence does not look at."""
+    return [note for note in notes if UNCOMPARED in note]
 
 
 @dataclass(frozen=True)

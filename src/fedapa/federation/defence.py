@@ -20,10 +20,11 @@ nearer to the *middle*, the median of the believed rooms in every coordinate:
 Rooms are compared wherever what they send is merged, so that nobody escapes by a net of his own:
 prototypes class by class over all rooms that hold it, whatever their nets; weights over the rooms
 whose nets have one name and an array of one name and shape. Of fewer than three rooms nobody knows
-who lies: they are left as they came.
+who lies: they are left as they came, and it is told (``alone``), unless a room is known for a liar
+by something else; then it has no say there either.
 
 Single numbers are kept within a few times their median wherever a defence is on: n_i, by which a
-room counts in a mean, and FedJoin's temperature.
+room counts in a mean, FedJoin's temperature, CARING's accuracy.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -137,6 +138,9 @@ class Defended:
     """room → the share of its way from the middle that was merged, the least of its parts."""
     suspects: Mapping[str, str] = field(default_factory=dict)
     """room → why it is suspected in this round."""
+    alone: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """weights or prototypes → rooms of which nothing of that kind can be compared, so that it
+    counts as it came; those that were not told in an earlier round."""
 
 
 @dataclass
@@ -146,6 +150,8 @@ class _Told:
     left: float = 1.0
     reasons: list[str] = field(default_factory=list)
     trust: float = 1.0
+    compared: set[str] = field(default_factory=set)
+    """Of its weights and prototypes what was held against a middle."""
     clipped: float = 1.0
     values: int = 0
     """Numbers whose ends were cut off; how many of them were this room's, and are on average."""
@@ -180,14 +186,61 @@ def defend(
         _move(how, part, told)
         if isinstance(part, _Weights):
             ended[part.name] = part.ended
+    _forget_small(found, nets, ended)
+    alone = _alone(uploads, told)
     _silence(found, nets, told)
     _tell(how, told)
+    known = cast(Mapping[str, Tree], memory.get("alone", {}))
+    ever = {
+        what: dict.fromkeys(sorted({*known.get(what, {}), *alone.get(what, ())}), True)
+        for what in sorted({*known, *alone})
+    }
     return Defended(
         {room: _tree(found[room]) if room in told else uploads[room] for room in uploads},
-        {"reputation": dict(sorted(reputations.items())), "ended": ended},
-        {room: about.left for room, about in sorted(told.items())},
+        {
+            "reputation": dict(sorted(reputations.items())),
+            "ended": ended,
+            **({"alone": ever} if ever else {}),
+        },
+        # Who is compared with nobody is neither trusted nor distrusted.
+        {
+            room: about.left
+            for room, about in sorted(told.items())
+            if about.compared or not about.trust
+        },
         {room: "; ".join(about.reasons) for room, about in told.items() if about.reasons},
+        {
+            what: [room for room in rooms if room not in known.get(what, {})]
+            for what, rooms in alone.items()
+        },
     )
+
+
+def _alone(uploads: Mapping[str, Payload], told: Mapping[str, _Told]) -> dict[str, list[str]]:
+    """By kind, weights or prototypes: rooms that sent some, none of which three rooms have."""
+    found: dict[str, list[str]] = {}
+    for room in sorted(uploads):
+        compared = told[room].compared if room in told else set()
+        for what in _kinds(uploads[room]) - compared:
+            found.setdefault(what, []).append(room)
+    return dict(sorted(found.items()))
+
+
+def _kinds(upload: Payload) -> set[str]:
+    """What of weights and prototypes there is in it."""
+    kinds = set()
+    if any(path.startswith(_WEIGHTS) for path, _ in leaves(upload)):
+        kinds.add(_Weights.what)
+    if np.any(cast(Mask, upload.get("present", False))):
+        kinds.add(_Sets.what)
+    return kinds
+
+
+def _forget_small(found: "_Found", nets: Mapping[str, str], ended: dict[str, Value]) -> None:
+    """Where fewer than three rooms' weights are merged, nobody here sees where the round ends."""
+    for name, rooms, _ in _groups(found, nets):
+        if len(rooms) < _FEWEST:
+            ended.pop(name, None)
 
 
 # ---- who points elsewhere -----------------------------------------------------------------------
@@ -317,6 +370,7 @@ def _move(how: Defence, part: "_Weights | _Sets", told: Mapping[str, _Told]) -> 
         trust = np.asarray([told[room].trust for room in rooms])
         made, shares = nearer(values, centre, radius, trust)
         for room, share in zip(rooms, shares.tolist(), strict=True):
+            told[room].compared.add(part.what)
             told[room].clipped = min(told[room].clipped, share)
         if how.rule != "mean":
             trim = how.trim if how.rule == "trimmed" else _MEDIAN
@@ -533,14 +587,20 @@ def _weights(found: _Found, nets: Mapping[str, str], ended: Tree) -> Iterator[_W
 
     Rooms of equal nets are one part. A net with one array more has all others in common still.
     """
-    parts: dict[tuple[str, tuple[str, ...]], list[tuple[str, tuple[int, ...]]]] = {}
-    for (net, path, shape), rooms in sorted(_holders_of_weights(found, nets).items()):
+    for name, rooms, paths in _groups(found, nets):
         if len(rooms) >= _FEWEST:
-            parts.setdefault((net, tuple(rooms)), []).append((path, shape))
-    for (net, together), arrays in sorted(parts.items()):
-        name = f"{net} {digest(repr(arrays).encode())}"
-        paths = [path for path, _ in arrays]
-        yield _Weights(name, together, paths, found, cast(Tree, ended.get(name, {})))
+            yield _Weights(name, rooms, paths, found, cast(Tree, ended.get(name, {})))
+
+
+def _groups(
+    found: _Found, nets: Mapping[str, str]
+) -> Iterator[tuple[str, tuple[str, ...], list[str]]]:
+    """Arrays that the same rooms have: a name for them, the rooms, and their paths."""
+    groups: dict[tuple[str, tuple[str, ...]], list[tuple[str, tuple[int, ...]]]] = {}
+    for (net, path, shape), rooms in sorted(_holders_of_weights(found, nets).items()):
+        groups.setdefault((net, tuple(rooms)), []).append((path, shape))
+    for (net, together), arrays in sorted(groups.items()):
+        yield f"{net} {digest(repr(arrays).encode())}", together, [path for path, _ in arrays]
 
 
 def _holders_of_weights(
@@ -572,7 +632,8 @@ class _Sets:
 
         p̄_i and m̄_i are the means over the classes that room i and three in all hold: embeddings
         have much in common, whatever the class. Who tells a single class is held against m̄ of
-        all classes in the place of both. NaN for a room without any class that three hold.
+        all classes in the place of both; where three rooms share a single class there is no m̄,
+        and its cosine counts as it is. NaN for a room without any class that three hold.
         """
         scores = np.full(len(self.rooms), np.nan)
         prototypes, present = self._stacked()  # (N, C, D), (N, C)
@@ -586,8 +647,8 @@ class _Sets:
             mine = np.flatnonzero(present[room] & shared)
             if len(mine) > 1:
                 scores[room] = cosines_of_classes(prototypes[room, mine], centre[mine])
-            elif len(mine) == 1 and shared.sum() > 1:
-                usual = centre[shared].mean(axis=0)  # (D,)
+            elif len(mine) == 1:
+                usual = centre[shared].mean(axis=0) * (shared.sum() > 1)  # (D,)
                 scores[room] = cosines(prototypes[room, mine] - usual, centre[mine[0]] - usual)[0]
         yield _Seen(self.what, scores, gone=True)
 

@@ -67,7 +67,7 @@ from fedapa.federation.messages import (
     encode_card,
     encode_reply,
 )
-from fedapa.files import Write, write_bytes
+from fedapa.files import Write, locked, write_bytes
 from fedapa.learning.accounting import epsilon_of, noise_multiplier
 from fedapa.learning.private import release
 from fedapa.learning.prototypes import class_prototypes
@@ -278,24 +278,26 @@ class Participant:
         if budget is None or planned is None:
             raise PlanError("privacy: set epsilon, and releases where a run has no last round")
         ledger = Ledger(self.folder / _LEDGER)
-        made = ledger.releases()
-        if privacy.unit == "recording" and any(one.unit == "window" for one in made):
-            return None, {}, _OF_WINDOWS
-        multiplier = noise_multiplier(budget, privacy.delta, planned)
         noised: Payload | None = None
         withheld = ""
-        if privacy.sends_in(round.number):
-            with_it = [*made, Release(multiplier, privacy.unit)]
-            if _spent(with_it, privacy.delta) > budget * (1 + _SLACK):
-                spent = _spent(made, privacy.delta)
-                withheld = (
-                    f"its privacy budget is spent (ε {spent:.3g} of {budget:g} in {len(made)} "
-                    "releases); it learns on and sends nothing more"
-                )
-            else:
-                made = with_it
-                ledger.write(made)  # before anything can leave
-                noised = self._noised(state, upload, multiplier)
+        # Two processes on one folder, for two servers perhaps, have one budget.
+        with locked(ledger.path, wait=True):
+            made = ledger.releases()
+            if privacy.unit == "recording" and any(one.unit == "window" for one in made):
+                return None, {}, _OF_WINDOWS
+            multiplier = noise_multiplier(budget, privacy.delta, planned)
+            if privacy.sends_in(round.number):
+                with_it = [*made, Release(multiplier, privacy.unit)]
+                if _spent(with_it, privacy.delta) > budget * (1 + _SLACK):
+                    spent = _spent(made, privacy.delta)
+                    withheld = (
+                        f"its privacy budget is spent (ε {spent:.3g} of {budget:g} in {len(made)} "
+                        "releases); it learns on and sends nothing more"
+                    )
+                else:
+                    made = with_it
+                    ledger.write(made)  # before anything can leave
+                    noised = self._noised(state, upload, multiplier)
         cost = _spent(made, privacy.delta)
         report = {"epsilon": cost, "delta": privacy.delta, "releases": float(len(made))}
         return noised, report, withheld

@@ -457,6 +457,9 @@ class Plan(_Section):
                 if key == "defence" and isinstance(value, str):  # single settings may follow
                     new = asdict(Defence(**_named_defence(value)))
                 old = merged.get(key)
+                if key == "defence" and _has_another_rule(new):
+                    # The share that a combination trims goes with its rule.
+                    new = {"trim": Defence.trim, **new}
                 if not isinstance(old, dict) or not isinstance(new, Mapping):
                     merged[key] = dict(new) if isinstance(new, Mapping) else new
                 elif key == "algorithm" and new.get("name", old.get("name")) != old.get("name"):
@@ -511,6 +514,11 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
         elif before != after:
             changes.append(f"{prefix}{key}: {before} → {after}")
     return changes
+
+
+def _has_another_rule(given: Any) -> bool:
+    """Whether a change of a defence has it trim no more."""
+    return isinstance(given, Mapping) and given.get("rule", "trimmed") != "trimmed"
 
 
 def _named_defence(name: str) -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ from fedapa.algorithms.algorithm import (
     planned_rounds,
 )
 from fedapa.errors import PausedError, PayloadError, RosterError, RunError, one_line
-from fedapa.evaluation.record import NOT_TAKEN, SPENT, over_rooms
+from fedapa.evaluation.record import NOT_TAKEN, SPENT, UNCOMPARED, over_rooms
 from fedapa.evaluation.theory import THEORY
 from fedapa.federation import acceptance, cohort
 from fedapa.federation.attack import attackers
@@ -139,8 +139,12 @@ def begin(algorithm: Algorithm, engine: Engine, plan: Plan) -> Tree:
         plan.attack.share, [card.name for card in roster], plan.seed
     ):
         raise RosterError(
-            f"attack.share {plan.attack.share:g} of {len(roster)} rooms is nobody; set it to "
-            f"{1 / len(roster):.2g} or more"
+            f"attack.share {plan.attack.share:g} of {len(roster)} rooms is nobody; "
+            + (
+                f"set it to {1 / len(roster):.2g} or more"
+                if len(roster) > 1
+                else "a single room has nobody to lie to: leave attack out"
+            )
         )
     server = algorithm.open(roster, Key(plan.seed) / "server")
     cohort.check_selection(plan.selection, plan.participation, algorithm=algorithm, server=server)
@@ -247,8 +251,9 @@ def run(
                     for room in uploads
                 }
                 defended = defend(plan.defence, uploads, nets, defended.memory)
-                if number == 1:
-                    said += _undefended(uploads, defended)
+                said += _undefended(uploads, defended)
+            if number == 1 and uploads and not any(uploads.values()):
+                said += _to_no_effect(plan)
             server = algorithm.merge(server, defended.uploads, round)
         # After the last exchange the half stays: a longer run starts from it (``reopened``).
         trained = state["trained"]
@@ -616,16 +621,32 @@ def _checked(answer: Reply | Rejected, card: RoomCard, number: int) -> Reply:
     return answer
 
 
-def _undefended(uploads: Mapping[str, Payload], defended: Defended) -> list[str]:
-    """Which rooms a defence does not look at, where there are any: their word counts as it is."""
-    rooms = sorted(room for room in uploads if uploads[room] and room not in defended.trust)
-    if not rooms:
-        return []
-    who = "nobody" if len(rooms) == len(uploads) else f"not {', '.join(map(repr, rooms))}"
+def _to_no_effect(plan: Plan) -> list[str]:
+    """What a plan asks for that does nothing where rooms send nothing."""
+    asked = {
+        "defence": plan.defence is not None and plan.defence.is_on,
+        "attack": plan.attack is not None and plan.attack.kind != "flipped-labels",
+    }
     return [
-        f"the defence compares {who}: a room needs two others that send prototypes of its classes "
-        "or weights of its net"
+        f"the {what} has nothing to do: rooms send neither weights nor prototypes"
+        for what, given in asked.items()
+        if given
     ]
+
+
+def _undefended(uploads: Mapping[str, Payload], defended: Defended) -> list[str]:
+    """What a defence does not look at, said once of every room: it counts as it came."""
+    needs = {"weights": "that have one net", "prototypes": "that hold the same class"}
+    return [
+        f"{UNCOMPARED} the {what} of {_named(rooms, uploads)}: that takes three rooms "
+        f"{needs[what]}; what these send counts as it came"
+        for what, rooms in defended.alone.items()
+        if rooms
+    ]
+
+
+def _named(rooms: Sequence[str], among: Mapping[str, Payload]) -> str:
+    return "any room" if len(rooms) == len(among) else ", ".join(map(repr, rooms))
 
 
 # ---- what is recorded --------------------------------------------------------------------------

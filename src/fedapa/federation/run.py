@@ -239,7 +239,7 @@ def _run(
                 }
             )
             if step.exchange > plan.rounds:
-                _finish(folder, step, lines.read())
+                _finish(folder, plan, step, lines.read())
             checkpoint.save(step.state)
             began = time.perf_counter()
             accuracy = step.record["mean"].get("accuracy") if step.record else None
@@ -384,8 +384,8 @@ def _check_output(folder: Path, plan: Plan, resume: bool) -> None:
     longer = changed == [f"rounds: {before['rounds']} → {plan.document()['rounds']}"]
     if changed and not (longer and _may_be_longer(folder, plan, before["rounds"])):
         raise RunError(
-            f"{folder}: --resume with a changed plan ({'; '.join(changed)}); "
-            "restore it, or choose another --out"
+            f"{folder}: --resume with a changed plan ({'; '.join(changed)}); restore it, or "
+            "choose another --out (over a network: give the plan's file another name)"
         )
 
 
@@ -439,7 +439,9 @@ def _check_device(plan: Plan) -> None:
 # ---- what a run leaves behind -------------------------------------------------------------------
 
 
-def _finish(folder: Path, step: rounds.Step, records: Sequence[Mapping[str, Any]]) -> None:
+def _finish(
+    folder: Path, plan: Plan, step: rounds.Step, records: Sequence[Mapping[str, Any]]
+) -> None:
     cards, notes = step.cards, step.notes
     if not scored_rounds(records):
         raise RunError(
@@ -455,7 +457,8 @@ def _finish(folder: Path, step: rounds.Step, records: Sequence[Mapping[str, Any]
         notes.append(f"no room told a score in the last {len(summary['averaged_rounds'])} rounds")
     if notes:
         summary["notes"] = notes
-    if spent := privacy_spent(records):
+    # A room may report any number, also an ε that nobody has asked for.
+    if plan.privacy.is_on and (spent := privacy_spent(records)):
         summary["privacy"] = spent
     if without := sorted(set(cards) - set(step.confusion)):
         summary["without_model"] = without

@@ -31,7 +31,7 @@ _MISSING = (
 SMALLEST = 1e-6
 """Noise multiplier that the costs of releases are counted for; a plan asks for 0.007 or more."""
 LARGEST = 1e9
-"""And the largest; a plan asks for 2·10⁸ or less."""
+"""And the largest; a plan asks for 2.2·10⁸ or less."""
 
 
 def check_accountant() -> None:

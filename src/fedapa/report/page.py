@@ -19,7 +19,7 @@ from fedapa import algorithms
 from fedapa.algorithms.local import Local
 from fedapa.csi.capture import data_kind
 from fedapa.errors import FedapaError
-from fedapa.evaluation.record import UPLOAD, not_taken, privacy_spent, suspects
+from fedapa.evaluation.record import UPLOAD, not_taken, privacy_spent, suspects, uncompared
 from fedapa.evaluation.results import Results, Setting
 from fedapa.evaluation.theory import theory_of
 from fedapa.evaluation.verdict import answers
@@ -331,9 +331,12 @@ def _suspected(report: Report, runs: Runs) -> None:
                 f"{name}, seed {seed}: room '{one['room']}' in {one['rounds']} of {one['judged']} "
                 f"rounds{really if lying else ''}: {one['reason']}"
             )
+        told += [
+            f"{name}, seed {seed}: {note}" for note in uncompared(run.summary.get("notes", []))
+        ]
     meaning = (
         "What suspected rooms sent was moved towards what the others say, or cut off. A suspect "
-        "need not be a liar."
+        "need not be a liar. What can be compared with nobody counts as it came."
     )
     _listed(report, "Rooms that lie or are suspected", meaning, told)
 

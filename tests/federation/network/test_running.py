@@ -1,6 +1,7 @@
 """The process of a run: it finishes, pauses and says why, or fails with a sentence."""
 
 import errno
+import json
 import sys
 import threading
 import time
@@ -237,6 +238,29 @@ def test_status_tells_what_noised_sets_have_cost_and_what_that_says(
     printed = CliRunner().invoke(app, ["server", "status", str(server.path)]).output
     assert "ε spent" in printed
     assert "is withheld: its privacy budget is spent" in " ".join(printed.split())
+
+
+def test_no_epsilon_is_told_of_a_plan_without_noise(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path
+) -> None:
+    """A room may report any number."""
+    carry_out_job(server, prepared(server, make_store(THREE), tmp_path))
+    path = server.run(server.job().run) / "rounds.jsonl"  # type: ignore[union-attr]
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records[-1]["rooms"]["hall"].update(epsilon=1.0, delta=1e-5, releases=1.0)
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    told = status_of(server)
+    assert "privacy" not in told["run"]
+    assert told["rooms"]["hall"]["privacy"] is None
+
+
+def test_the_end_of_a_run_tells_what_its_defence_could_not_compare(
+    server: ServerFolder, make_store: MakeStore, tmp_path: Path
+) -> None:
+    two = {"cafe": THREE["cafe"], "hall": THREE["hall"]}
+    carry_out_job(server, prepared(server, make_store(two), tmp_path, defence="guard"))
+    (told,) = [said for said in status_of(server)["run"]["end"] if "the defence" in said]
+    assert "cannot compare the prototypes of any room" in told
 
 
 def test_a_run_that_left_nobody_without_a_model_says_nothing_of_models(

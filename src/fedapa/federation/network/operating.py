@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedapa.errors import RunError
-from fedapa.evaluation.record import JsonLines, not_taken, privacy_spent, suspects
+from fedapa.evaluation.record import JsonLines, not_taken, privacy_spent, suspects, uncompared
 from fedapa.federation import run_files
 from fedapa.federation.network.flower_calls import Control, NodeSeen
 from fedapa.federation.network.running import check_plan
@@ -90,7 +90,12 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
     if job is not None and (server.run(job.run) / "data.json").is_file():
         records = JsonLines(server.run(job.run) / "rounds.jsonl").read()
         data = run_files.read_data(server.run(job.run))["rooms"]
-    spent = privacy_spent(records)
+    spent, claim = privacy_spent(records), ""
+    if spent and job is not None:
+        privacy = run_files.read_plan(server.run(job.run)).privacy
+        claim = privacy.claim()
+        if not privacy.is_on:  # a room may report any number, also an ε that nobody has asked for
+            spent = {}
     nodes = _nodes(server) if process is not None else {}
     seen = said.get("seen", {})
     rooms = {}
@@ -125,8 +130,8 @@ def status_of(server: ServerFolder) -> dict[str, Any]:
         run["round"] = records[-1]["round"]
         run["mean"] = records[-1]["mean"]
     run["rounds"] = said.get("rounds")
-    if spent and job is not None:
-        run["privacy"] = run_files.read_plan(server.run(job.run)).privacy.claim()
+    if spent:
+        run["privacy"] = claim
     return {
         "server": {"running": process is not None, "process": process},
         "rooms": rooms,
@@ -144,7 +149,9 @@ def _told_at_the_end(server: ServerFolder, name: str) -> list[str]:
     out = server.run(name)
     summary = run_files.read_summary(out)
     last = f"exchange {summary['rounds'] + 1}: "
-    told = [note.removeprefix(last) for note in summary.get("notes", []) if note.startswith(last)]
+    notes = summary.get("notes", [])
+    told = [note.removeprefix(last) for note in notes if note.startswith(last)]
+    told += uncompared(notes)
     taken = run_files.read_data(out)["rooms"]
     enrolled = {room for room, entry in server.rooms().items() if not entry.expelled}
     all_refused = enrolled - set(taken) == enrolled - set(summary["confusion"])
@@ -159,10 +166,11 @@ def _told_at_the_end(server: ServerFolder, name: str) -> list[str]:
         when = (
             "once what it was refused for is put right there" if all_refused else "when it is back"
         )
+        plan = server.plan_file(name)
+        other = "; if it was refused for the plan, run one of another name" if all_refused else ""
         told.append(
-            f"to give a room its model {when}, set rounds = {summary['rounds'] + 1} in "
-            f"{server.plan_file(name)}, then: fedapa server run {server.path} "
-            f"{server.plan_file(name)}"
+            f"to give a room its model {when}, set rounds = {summary['rounds'] + 1} in {plan}, "
+            f"then: fedapa server run {server.path} {plan}{other}"
         )
     return told
 

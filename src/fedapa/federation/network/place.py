@@ -36,11 +36,14 @@ class Place:
         check_name(self.room, "room")
         if self.unit not in ("recording", "window"):
             raise PlanError(f"unit '{self.unit}': expected recording or window")
-        for name, limit in (("epsilon", self.epsilon), ("delta", self.delta)):
+        for name, limit, example in (
+            ("epsilon", self.epsilon, "10"),
+            ("delta", self.delta, "1e-5"),
+        ):
             if limit is not None and not math.isfinite(limit):
                 raise PlanError(
                     f"{name} {limit}: expected a number, the largest that a plan may have, e.g. "
-                    "--epsilon 10"
+                    f"--{name} {example}"
                 )
 
     def limits(self) -> str:
