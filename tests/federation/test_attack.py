@@ -187,7 +187,10 @@ def test_a_defence_says_what_it_cannot_compare_once_and_trusts_nobody_for_it(
     plan = Plan.of({"rounds": 2, "algorithm": "fedproto"}, {"defence": "guard"})
     done = run(plan, out=tmp_path / "sets", rooms=rooms, workers=0)
     (note,) = done.summary["notes"]
-    assert "cannot compare the prototypes of 'room 3': that takes three rooms that hold" in note
+    assert (
+        "cannot compare the prototypes of 'room 3': that takes three rooms with the same class"
+        in note
+    )
     for record in done.records:
         trusted = [room for room, own in record["rooms"].items() if "trust" in own]
         assert trusted == ["room 0", "room 1", "room 2"]
@@ -195,7 +198,9 @@ def test_a_defence_says_what_it_cannot_compare_once_and_trusts_nobody_for_it(
     plan = Plan.of({"rounds": 2, "algorithm": "fedjoin"}, {"defence": "guard"})
     done = run(plan, out=tmp_path / "both", rooms=nets, workers=0)
     (note,) = [note for note in done.summary["notes"] if "the defence" in note]
-    assert "cannot compare the weights of any room: that takes three rooms that have one" in note
+    assert (
+        "cannot compare the weights of any room: that takes three rooms with the same net" in note
+    )
 
 
 @pytest.mark.parametrize(

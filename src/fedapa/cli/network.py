@@ -277,8 +277,8 @@ def room_start(
 ) -> None:
     """Learn with others until Ctrl-C; reconnects after any outage, says what it is doing.
 
-    Example: fedapa room start kitchen --server example.org:8443 --ca ca.crt --data rooms.h5 --room
-    kitchen
+    Example: fedapa room start kitchen --server example.org:8443 --ca ca.crt
+    --data rooms.h5 --room kitchen
 
     With --serve and --source udp:5500 the room also counts live, with its newest model.
 

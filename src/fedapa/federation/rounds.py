@@ -636,7 +636,7 @@ def _to_no_effect(plan: Plan) -> list[str]:
 
 def _undefended(uploads: Mapping[str, Payload], defended: Defended) -> list[str]:
     """What a defence does not look at, said once of every room: it counts as it came."""
-    needs = {"weights": "that have one net", "prototypes": "that hold the same class"}
+    needs = {"weights": "with the same net", "prototypes": "with the same class"}
     return [
         f"{UNCOMPARED} the {what} of {_named(rooms, uploads)}: that takes three rooms "
         f"{needs[what]}; what these send counts as it came"
