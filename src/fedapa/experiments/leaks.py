@@ -246,7 +246,7 @@ def _carry_out(asked: Sequence[_Asked], folder: Path, how: Execution) -> None:
     ]
     cores = available_cores() if how.workers is None else how.workers
     if cores > 1 and len(tasks) > 1:
-        side_by_side(_attacked, tasks, workers=cores, stage="attacking", show=how.show)
+        side_by_side(_attacked, tasks, workers=cores, stage="attacking", unit="runs", show=how.show)
         return
     for number, task in enumerate(tasks, start=1):
         _attacked(*task)
