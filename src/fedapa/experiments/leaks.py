@@ -28,7 +28,7 @@ from fedapa.csi.capture import data_kind
 from fedapa.errors import DataError, PlanError, RunError, nearest
 from fedapa.evaluation.record import dump
 from fedapa.experiments.conduct import Execution, folder_name
-from fedapa.experiments.experiment import Base
+from fedapa.experiments.experiment import Base, refuse_untitled
 from fedapa.experiments.overheard import (
     Place,
     by_day,
@@ -186,6 +186,7 @@ def _algorithm(case: LeakCase) -> str:
 
 def _settled(plan: Plan) -> Plan:
     """With one split and one view for all runs, as the first seed's rooms choose them."""
+    refuse_untitled(NAME, plan, "algorithm.minimum_samples")
     if plan.data.split not in ("auto", *_MATCHED):
         raise PlanError(
             f"{NAME}: split = '{plan.data.split}' leaves no recording that was used and one that "
