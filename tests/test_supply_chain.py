@@ -110,7 +110,9 @@ def checkout(tmp_path: Path) -> Path:
     """A small repository with one commit."""
     root = tmp_path / "checkout"
     (root / "src" / "fedapa").mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE", "src/fedapa/a.py"):
+    (root / "deploy").mkdir()
+    listed = ("deploy/requirements.txt", "deploy/wheel.py", "deploy/Dockerfile")
+    for name in ("pyproject.toml", "README.md", "LICENSE", "src/fedapa/a.py", *listed):
         (root / name).write_text("told = 1\n")
     author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     for words in (("init", "-q"), ("add", "-A"), (*author, "commit", "-q", "-m", "First")):
@@ -125,7 +127,10 @@ def test_a_wheel_is_of_the_files_that_git_has(checkout: Path) -> None:
     (checkout / "src" / "fedapa" / "__pycache__").mkdir()
     (checkout / "src" / "fedapa" / "__pycache__" / "a.pyc").write_bytes(b"")
     assert sources_of(checkout) == known
+    (checkout / "deploy" / "Dockerfile").write_text("")
     assert not changes_in(checkout), "what is in no wheel changes none"
+    (checkout / "deploy" / "requirements.txt").write_text("another==1.0\n")
+    assert changes_in(checkout) == ["deploy/requirements.txt"], "it is in the list beside it"
     (checkout / ".git").rename(checkout.parent / "git")
     assert sources_of(checkout) == sorted([*known, "src/fedapa/notes.py"])
 
@@ -172,9 +177,25 @@ def test_what_cannot_be_built_is_a_sentence(
     assert told.pop("1700000000") == f"wheel: {file}: is a file; name a folder for the wheel\n"
     for moment, said in told.items():
         assert said.startswith(f"wheel: SOURCE_DATE_EPOCH is '{moment}'; expected whole seconds")
+    assert main([str(file / "below")], checkout) == 2
+    said = f"wheel: {file}/below: cannot be made (Not a directory); name another folder\n"
+    assert capsys.readouterr().err == said
     monkeypatch.setattr(wheel_module, "version", lambda _: "1.0")
     assert main([str(tmp_path / "out")], checkout) == 2
     assert "another one gives other bytes" in capsys.readouterr().err
+
+
+def test_an_option_is_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, code in ((["--help"], 0), (["--sign"], 2), (["one", "two"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == code
+        told = capsys.readouterr()
+        assert "usage: python -m deploy.wheel [-h] [folder]" in told.out + told.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_bill_of_materials_names_the_wheel_and_every_package(
