@@ -224,15 +224,43 @@ def test_a_vulnerability_fails_and_a_database_out_of_reach_does_not(tmp_path: Pa
     said: list[str] = []
     (tmp_path / "report.json").write_text(json.dumps(report))
     assert audit(["cat", str(tmp_path / "report.json")], said.append) == 1
-    (tmp_path / "report.json").write_text(json.dumps({"dependencies": [{"name": "a"}]}))
+    (tmp_path / "report.json").write_text(
+        json.dumps({"dependencies": [{"name": "a", "vulns": []}]})
+    )
     assert audit(["cat", str(tmp_path / "report.json")], said.append) == 0
     assert audit(["false"], said.append) == 0
     assert audit(["there-is-no-such-program"], said.append) == 0
     assert said[:2] == [
         "pip-audit: a 1.0: PYSEC-1; mended in 2.0\n",
-        "pip-audit: no known vulnerability in 1 packages of requirements.txt\n",
+        "pip-audit: no known vulnerability in 1 of 1 packages of requirements.txt\n",
     ]
     nothing = "pip-audit: nothing was audited, it cannot be asked from here ("
     assert all(one.startswith(nothing) for one in said[2:])
     assert "there-is-no-such-program" in said[3], "what is in the way is told"
     assert len(said) == 4
+
+
+def test_what_was_skipped_is_not_told_as_audited(tmp_path: Path) -> None:
+    """pip-audit lists a package that its database does not know, with a reason."""
+    skipped = [{"name": name, "skip_reason": f"{name} was not found"} for name in ("c", "b")]
+    sound = {"name": "a", "version": "1.0", "vulns": []}
+    bad = {**sound, "vulns": [{"id": "PYSEC-1", "fix_versions": []}]}
+    file = tmp_path / "report.json"
+
+    def told(*packages: dict[str, object]) -> tuple[int, str]:
+        said: list[str] = []
+        file.write_text(json.dumps({"dependencies": packages}))
+        return audit(["cat", str(file)], said.append), "".join(said)
+
+    nothing = "nothing was audited, none of 2 packages of requirements.txt (c was not found)"
+    assert told(*skipped) == (0, f"pip-audit: {nothing}\n")
+    assert told()[1].startswith("pip-audit: nothing was audited")
+    assert told(sound, *skipped) == (
+        0,
+        "pip-audit: no known vulnerability in 1 of 3 packages of requirements.txt\n"
+        "pip-audit: 1 of 3 packages of requirements.txt were audited; not audited: b, c\n",
+    )
+    code, text = told(bad, *skipped)
+    assert code == 1
+    assert "a 1.0: PYSEC-1; mended in no version yet" in text
+    assert "not audited: b, c" in text
