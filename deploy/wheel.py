@@ -12,6 +12,7 @@ build with changes, which are then named, and from an archive that is no checkou
 is CycloneDX JSON: the wheel and every package of deploy/requirements.txt, with versions and hashes.
 """
 
+import argparse
 import hashlib
 import json
 import os
@@ -49,6 +50,8 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = Path(__file__).with_name("requirements.txt")
 _FILES = ("pyproject.toml", "README.md", "LICENSE")
+_LISTED = ("deploy/requirements.txt", "deploy/wheel.py")
+"""What the list beside the wheel is made of."""
 _LEFT_OUT = re.compile(r"__pycache__|.*\.pyc|.*\.egg-info|\..*")
 """What an archive that is no checkout has beside its sources."""
 _LATEST = 2**32
@@ -108,10 +111,11 @@ def sources_of(root: Path) -> list[str]:
 
 
 def changes_in(root: Path) -> list[str]:
-    """Files of a wheel that differ from the last commit, by path; none where there is no git."""
+    """Files of a wheel and its list that differ from the last commit, by path; none without git."""
     if not (root / ".git").exists():
         return []
-    told = _git(root, "diff", "--name-only", "-z", "HEAD", "--", *_FILES, "src").split("\0")
+    made_of = (*_FILES, "src", *_LISTED)
+    told = _git(root, "diff", "--name-only", "-z", "HEAD", "--", *made_of).split("\0")
     return sorted(name for name in told if name)
 
 
@@ -130,7 +134,12 @@ def build_wheel(root: Path, out: Path, *, moment: int) -> Path:
     """The wheel of a checkout; ``moment`` is what every file in it is said to be of."""
     if not out.is_dir() and out.exists():
         raise BuildError(f"{out}: is a file; name a folder for the wheel")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BuildError(
+            f"{out}: cannot be made ({error.strerror}); name another folder"
+        ) from error
     with tempfile.TemporaryDirectory() as made_in:
         place = Path(made_in) / "fedapa"
         place.mkdir()
@@ -150,7 +159,12 @@ def build_wheel(root: Path, out: Path, *, moment: int) -> Path:
             check=True,
         )
         (wheel,) = (place / "made").glob("*.whl")
-        return Path(shutil.copy(wheel, out / wheel.name))
+        try:
+            return Path(shutil.copy(wheel, out / wheel.name))
+        except OSError as error:
+            raise BuildError(
+                f"{out}: cannot be written ({error.strerror}); name another folder"
+            ) from error
 
 
 def bill_of_materials(wheel: Path, lock: Sequence[Pinned], *, moment: int) -> str:
@@ -182,9 +196,14 @@ def _component(kind: ComponentType, package: Pinned) -> Component:
 
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
-    """Build into the folder that the first argument names; 2 where a sentence says why not."""
+    """Build into the folder that is named; 2 where a sentence says why not."""
+    parser = argparse.ArgumentParser(
+        prog="python -m deploy.wheel", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("dist"), help="default: dist")
+    options = parser.parse_args(arguments)
     try:
-        _build(Path(arguments[0] if arguments else "dist"), root)
+        _build(options.folder, root)
     except BuildError as error:
         sys.stderr.write(f"wheel: {error}\n")
         return 2

@@ -183,11 +183,17 @@ Make = Callable[[Path], Subject]
 
 
 def names_of(kinds: Sequence[str] = ()) -> list[str]:
-    """The names of these kinds, or of all; captures have one for each format."""
+    """The names of these kinds, or of all; captures have one for each format.
+
+    A ValueError names one that is unknown.
+    """
     wanted = list(kinds) or list(MODULES)
     for kind in wanted:
-        if kind.partition(":")[0] not in MODULES:
-            sys.exit(f"unknown kind '{kind}'; known: {', '.join(MODULES)}")
+        known = list(MODULES)
+        if kind not in known and kind.partition(":")[0] == "captures":
+            known = list(_subjects(MODULES["captures"]))
+        if kind not in known:
+            raise ValueError(f"unknown kind '{kind}'; known: {', '.join(known)}")
     return [
         name
         for kind in wanted
@@ -375,10 +381,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--progress", type=Path, default=Path("build/fuzz.json"), help="how far it is"
     )
     options = parser.parse_args(arguments)
+    if options.inputs < 1:
+        parser.error(f"--inputs {options.inputs}: at least one is needed")
+    try:
+        names = names_of(options.kind)
+    except ValueError as error:
+        parser.error(str(error))
     began = time.monotonic()
     before = {} if options.afresh else _progress(options.progress)
     left, broken = [], 0
-    names = names_of(options.kind)
     for name in names:
         place = f"{name} {options.seed}"
         start = int(before.get(place, {}).get("done", 0))

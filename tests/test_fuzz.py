@@ -47,9 +47,28 @@ def test_a_breaking_input_is_named_and_kept(
 
 
 def test_formats_of_captures_are_kinds_and_others_are_unknown() -> None:
-    assert all(name.startswith("captures:") for name in names_of(["captures"]))
-    with pytest.raises(SystemExit, match="unknown kind 'letters'; known: captures, stores"):
-        names_of(["letters"])
+    formats = names_of(["captures"])
+    assert all(name.startswith("captures:") for name in formats)
+    assert names_of([formats[0]]) == formats[:1]
+    with pytest.raises(ValueError, match="unknown kind 'captures:x'; known: captures:"):
+        names_of(["captures:x"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--inputs", "0"], "--inputs 0: at least one is needed"),
+        (["--inputs", "-5"], "--inputs -5: at least one is needed"),
+        (["--kind", "letters"], "unknown kind 'letters'; known: captures, stores"),
+    ],
+)
+def test_what_would_try_nothing_is_refused(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        fuzz.main(words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_run_that_was_stopped_goes_on_and_a_finished_one_begins_anew(

@@ -86,9 +86,13 @@ def test_the_image_installs_by_hashes_alone() -> None:
     lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
     installs = [line for line in lines if "pip install" in line]
     assert len(installs) == 2
-    assert "--require-hashes -r requirements.txt" in installs[0]
+    assert "--no-deps --require-hashes -r requirements.txt" in installs[0]
     assert "--no-deps --no-build-isolation ." in installs[1]
-    assert "--require-hashes -r deploy/requirements.txt" in (ROOT / "docs/deploy.md").read_text()
+    for page in ("docs/deploy.md", "deploy/requirements.txt"):
+        told = re.findall("pip install.*--require-hashes.*", (ROOT / page).read_text())
+        # Older pips refuse what packages want by a range; the list has it all.
+        assert told
+        assert all("--no-deps --require-hashes -r deploy/requirements.txt" in line for line in told)
 
 
 @pytest.mark.slow
@@ -110,7 +114,9 @@ def checkout(tmp_path: Path) -> Path:
     """A small repository with one commit."""
     root = tmp_path / "checkout"
     (root / "src" / "fedapa").mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "LICENSE", "src/fedapa/a.py"):
+    (root / "deploy").mkdir()
+    listed = ("deploy/requirements.txt", "deploy/wheel.py", "deploy/Dockerfile")
+    for name in ("pyproject.toml", "README.md", "LICENSE", "src/fedapa/a.py", *listed):
         (root / name).write_text("told = 1\n")
     author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     for words in (("init", "-q"), ("add", "-A"), (*author, "commit", "-q", "-m", "First")):
@@ -125,7 +131,10 @@ def test_a_wheel_is_of_the_files_that_git_has(checkout: Path) -> None:
     (checkout / "src" / "fedapa" / "__pycache__").mkdir()
     (checkout / "src" / "fedapa" / "__pycache__" / "a.pyc").write_bytes(b"")
     assert sources_of(checkout) == known
+    (checkout / "deploy" / "Dockerfile").write_text("")
     assert not changes_in(checkout), "what is in no wheel changes none"
+    (checkout / "deploy" / "requirements.txt").write_text("another==1.0\n")
+    assert changes_in(checkout) == ["deploy/requirements.txt"], "it is in the list beside it"
     (checkout / ".git").rename(checkout.parent / "git")
     assert sources_of(checkout) == sorted([*known, "src/fedapa/notes.py"])
 
@@ -172,9 +181,25 @@ def test_what_cannot_be_built_is_a_sentence(
     assert told.pop("1700000000") == f"wheel: {file}: is a file; name a folder for the wheel\n"
     for moment, said in told.items():
         assert said.startswith(f"wheel: SOURCE_DATE_EPOCH is '{moment}'; expected whole seconds")
+    assert main([str(file / "below")], checkout) == 2
+    said = f"wheel: {file}/below: cannot be made (Not a directory); name another folder\n"
+    assert capsys.readouterr().err == said
     monkeypatch.setattr(wheel_module, "version", lambda _: "1.0")
     assert main([str(tmp_path / "out")], checkout) == 2
     assert "another one gives other bytes" in capsys.readouterr().err
+
+
+def test_an_option_is_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, code in ((["--help"], 0), (["--sign"], 2), (["one", "two"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == code
+        told = capsys.readouterr()
+        assert "usage: python -m deploy.wheel [-h] [folder]" in told.out + told.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_bill_of_materials_names_the_wheel_and_every_package(
@@ -203,15 +228,43 @@ def test_a_vulnerability_fails_and_a_database_out_of_reach_does_not(tmp_path: Pa
     said: list[str] = []
     (tmp_path / "report.json").write_text(json.dumps(report))
     assert audit(["cat", str(tmp_path / "report.json")], said.append) == 1
-    (tmp_path / "report.json").write_text(json.dumps({"dependencies": [{"name": "a"}]}))
+    (tmp_path / "report.json").write_text(
+        json.dumps({"dependencies": [{"name": "a", "vulns": []}]})
+    )
     assert audit(["cat", str(tmp_path / "report.json")], said.append) == 0
     assert audit(["false"], said.append) == 0
     assert audit(["there-is-no-such-program"], said.append) == 0
     assert said[:2] == [
         "pip-audit: a 1.0: PYSEC-1; mended in 2.0\n",
-        "pip-audit: no known vulnerability in 1 packages of requirements.txt\n",
+        "pip-audit: no known vulnerability in 1 of 1 packages of requirements.txt\n",
     ]
     nothing = "pip-audit: nothing was audited, it cannot be asked from here ("
     assert all(one.startswith(nothing) for one in said[2:])
     assert "there-is-no-such-program" in said[3], "what is in the way is told"
     assert len(said) == 4
+
+
+def test_what_was_skipped_is_not_told_as_audited(tmp_path: Path) -> None:
+    """pip-audit lists a package that its database does not know, with a reason."""
+    skipped = [{"name": name, "skip_reason": f"{name} was not found"} for name in ("c", "b")]
+    sound = {"name": "a", "version": "1.0", "vulns": []}
+    bad = {**sound, "vulns": [{"id": "PYSEC-1", "fix_versions": []}]}
+    file = tmp_path / "report.json"
+
+    def told(*packages: dict[str, object]) -> tuple[int, str]:
+        said: list[str] = []
+        file.write_text(json.dumps({"dependencies": packages}))
+        return audit(["cat", str(file)], said.append), "".join(said)
+
+    nothing = "nothing was audited, none of 2 packages of requirements.txt (c was not found)"
+    assert told(*skipped) == (0, f"pip-audit: {nothing}\n")
+    assert told()[1].startswith("pip-audit: nothing was audited")
+    assert told(sound, *skipped) == (
+        0,
+        "pip-audit: no known vulnerability in 1 of 3 packages of requirements.txt\n"
+        "pip-audit: 1 of 3 packages of requirements.txt were audited; not audited: b, c\n",
+    )
+    code, text = told(bad, *skipped)
+    assert code == 1
+    assert "a 1.0: PYSEC-1; mended in no version yet" in text
+    assert "not audited: b, c" in text

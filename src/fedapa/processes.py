@@ -318,16 +318,18 @@ def side_by_side(
     *,
     workers: int,
     stage: str,
+    unit: str,
     show: Show,
 ) -> list[bytes]:
-    """What ``work`` makes of each task, a room's, in so many processes; in the order of the tasks.
+    """What ``work`` makes of each task, in so many processes; in the order of the tasks.
 
     Args:
         work: a function of a module, for text, since it crosses to another process.
         tasks: its arguments.
         workers: processes.
         stage: what is done, for those who watch: "cutting windows".
-        show: told of every room.
+        unit: what a task is of, in the plural, for them, too: "rooms".
+        show: told of every task.
     """
     made = []
     with Workers(min(workers, len(tasks)), context=importing_once()) as processes:
@@ -335,7 +337,7 @@ def side_by_side(
         try:
             for done, job in enumerate(jobs, start=1):
                 made.append(job.result())
-                show(Progress(stage, done, len(tasks), "rooms"))
+                show(Progress(stage, done, len(tasks), unit))
         except BrokenProcessPool as error:
             raise RunError(
                 f"a worker died ({stage}), perhaps for lack of memory; try again with fewer "

@@ -34,7 +34,7 @@ def one_sentence(done: "subprocess.CompletedProcess[str]") -> str:
     """
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    progress = re.compile(r"[a-z ]+: \d+ of \d+ (files|recordings|rooms|rounds)\b")
+    progress = re.compile(r"[a-z ]+: \d+ of \d+ (files|recordings|rooms|rounds|runs)\b")
     lines = [line for line in done.stderr.strip().splitlines() if not progress.match(line)]
     assert len(lines) == 1, lines
     return lines[0]

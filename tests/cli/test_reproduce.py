@@ -147,6 +147,9 @@ def test_everything_at_once_shares_runs_and_has_one_page(tmp_path: Path) -> None
     assert made.count("moon") == 1
 
 
+_LEAKS = ("leaks", "--preset", "smoke", "--rounds", "1", "--seeds", "1")
+
+
 def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     for words, expected in (
         (("table1", "--preset", "quik"), "preset 'quik' is unknown"),
@@ -158,6 +161,14 @@ def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
         (("fig7", "--setting", "statistical"), "fig7 has one setting only"),
         (("table1", "--method", "fedprot"), "method 'fedprot' is not in table1; did you mean"),
         (("all", "--method", "fedproto"), "all: has every method"),
+        (
+            (*_LEAKS, "--method", "fedproto", "--set", "training.learning_rate=10"),
+            "'bus' sent in 0 of 1 round: it diverged, its training ended with NaN or infinity",
+        ),
+        (
+            (*_LEAKS, "--method", "fedavg", "--attack", "reconstruction"),
+            "leaks: reconstruction asks nothing of FedAvg",
+        ),
     ):
         done = fedapa("reproduce", *words, "--out", tmp_path / "out", code=2)
         assert expected in one_sentence(done)

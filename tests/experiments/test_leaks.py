@@ -1,6 +1,7 @@
 """Attacks on runs whose answer is known, which recordings are compared, and what is refused."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+from fedapa.algorithms.algorithm import Round
 from fedapa.attacks.roc import Matched, measured
 from fedapa.errors import PlanError, RunError
+from fedapa.experiments import overheard
 from fedapa.experiments.conduct import Execution
 from fedapa.experiments.experiment import Base
 from fedapa.experiments.leaks import ATTACKS, leak_cases, reproduce_leaks
@@ -29,8 +32,11 @@ from fedapa.experiments.overheard import (
     overhear,
     reconstruction,
 )
+from fedapa.federation.engines.listening import Listening
+from fedapa.federation.messages import Rejected, Reply, Request
 from fedapa.federation.plan import Plan
 from fedapa.models.model import Model
+from fedapa.processes import Progress
 from fedapa.randomness import Key
 from fedapa.rooms.room import Room
 from fedapa.stores.materialise import Surveyed
@@ -239,6 +245,33 @@ def test_rooms_are_named_over_rounds_and_over_days() -> None:
     assert sum(told["day, over rounds"].members) == len(days)
 
 
+def test_a_set_is_not_compared_with_itself() -> None:
+    """One round: what is asked over rounds has no pairs, what is asked over days has."""
+    run = heard("fedapa", rounds=1)
+    told = identity(run)
+    assert set(told) == {"room, over rounds", "room, by its classes"}
+    assert not any(question.members for question in told.values())
+    days = identity(overhear(Plan(algorithm="fedapa", rounds=1), by_day(list(run.places.values()))))
+    assert not days["day, over rounds"].members
+    assert sum(days["room, over days"].members) == len(run.places)
+
+
+def test_a_run_without_a_round_in_which_every_room_sent_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Deaf(Listening):
+        def exchange(
+            self, round: Round, requests: Mapping[str, Request]
+        ) -> Mapping[str, Reply | Rejected]:
+            replies = super().exchange(round, requests)
+            self.uploads[round.number].pop("room 1", None)
+            return replies
+
+    monkeypatch.setattr(overheard, "Listening", Deaf)
+    with pytest.raises(RunError, match=r"^fedapa, seed 0: .* 'room 1' sent in 0 of 2 rounds; mend"):
+        heard("fedapa")
+
+
 def test_classes_that_are_not_sent_tell_nothing() -> None:
     plan = Plan(algorithm={"name": "fedapa", "minimum_samples": 500}, rounds=2)
     run = overhear(plan, [place(number) for number in range(3)])
@@ -322,6 +355,29 @@ def test_the_experiment_writes_tables_and_is_not_done_twice(tmp_path: Path) -> N
     assert runs == {path: path.stat().st_mtime_ns for path in runs}
 
 
+def test_only_cases_are_run_of_which_something_is_asked(tmp_path: Path) -> None:
+    """Reconstruction asks nothing of FedAvg; identity over rounds nothing of a single round."""
+    changes = ({"data": {"view": "statistics", "window": 64}}, {"training": {"epochs": 1}})
+    base = Base("quick", file=str(store(tmp_path / "rooms.h5")), rounds=1, changes=changes)
+    shown: list[Progress] = []
+    how = Execution(seeds=2, out=tmp_path / "out", workers=2, show=shown.append)
+    made = reproduce_leaks(
+        base, how, attacks=["reconstruction", "identity"], methods=["fedavg", "fedproto"]
+    )
+    assert {row["case"] for row in made.results["reconstruction"]} == {"fedproto"}
+    assert all(row["first"] is None for row in made.results["identity"])
+    assert (shown[-1].done, shown[-1].unit) == (4, "runs")
+    text = (tmp_path / "out" / "leaks" / "results.md").read_text()
+    assert "| FedProto | room, over rounds | – | – | – | 100 |" in text
+    assert "a set would be compared with itself" in text
+    assert "after 1 round ·" in text
+    only = replace(how, out=tmp_path / "only")
+    reproduce_leaks(base, only, attacks=["reconstruction"], methods=["fedavg", "fedproto"])
+    runs = [path.name for path in (tmp_path / "only").rglob("runs/*.json")]
+    assert len(runs) == 2
+    assert all(name.startswith("fedproto-") for name in runs)
+
+
 @pytest.mark.parametrize(
     ("base", "asked", "said"),
     [
@@ -329,6 +385,23 @@ def test_the_experiment_writes_tables_and_is_not_done_twice(tmp_path: Path) -> N
         (Base("quick"), {"attacks": ["memberships"]}, "membership"),
         (Base("smoke", changes=({"data": {"only": ["bus"]}},)), {}, "'bus' alone"),
         (Base("smoke", changes=({"participation": 0.5},)), {}, "participation = 0.5"),
+        (Base("smoke", changes=({"privacy": {"epsilon": 1.0}},)), {}, "privacy would change every"),
+        (Base("smoke", changes=({"defence": "guard"},)), {}, "leave it out, or use 'fedapa run'"),
+        (
+            Base("smoke", changes=({"precision": "int8", "attack": {"kind": "scaled"}},)),
+            {},
+            r"attack and precision would change every case, .* leave them out",
+        ),
+        (
+            Base("smoke", changes=({"algorithm": {"minimum_samples": 50}},)),
+            {},
+            "algorithm.minimum_samples would",
+        ),
+        (
+            Base("smoke"),
+            {"attacks": ["reconstruction"], "methods": ["fedavg", "fedjoin"]},
+            r"reconstruction asks nothing of FedAvg and FedJoin: .* ask membership or identity",
+        ),
     ],
 )
 def test_what_means_nothing_is_refused(

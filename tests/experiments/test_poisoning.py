@@ -47,8 +47,13 @@ def test_one_number_of_rooms_can_be_asked_for_and_attacks_cannot() -> None:
     dealt = {"data": {"partition": "dirichlet", "partition_rooms": 4}}
     only = replace(BASE, changes=(dealt,)).plan
     assert {name.split("-")[1] for name in (case.name for case in POISONING.cases(only))} == {"4"}
-    with pytest.raises(PlanError, match="decides attack and defence itself"):
-        POISONING.cases(Plan.of(BASE.plan.document(), {"defence": "guard"}))
+    for key, change in (
+        ("defence", {"defence": "guard"}),
+        ("precision", {"precision": "int8"}),
+        ("privacy", {"privacy": {"epsilon": 1.0}}),
+    ):
+        with pytest.raises(PlanError, match=f"poisoning: {key} would change every case"):
+            POISONING.cases(Plan.of(BASE.plan.document(), change))
 
 
 def test_the_command_does_what_the_benchmark_measures() -> None:

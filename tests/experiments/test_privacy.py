@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fedapa.errors import PlanError
 from fedapa.experiments import conduct
 from fedapa.experiments.experiment import CHOSEN, Base
 from fedapa.experiments.privacy import PRIVACY
@@ -22,6 +23,16 @@ def test_every_case_is_a_plan_and_no_noise_is_one_run_for_both_units() -> None:
     assert plans["fedproto-recording-10000"].privacy.epsilon == 1e4
     for mark in ("window-1", "recording-30"):
         assert plans[f"fedapa-{mark}"].privacy.clip == 1.0
+
+
+def test_what_no_title_speaks_of_is_refused() -> None:
+    for key, change in (
+        ("privacy", {"privacy": {"epsilon": 1.0}}),
+        ("precision", {"precision": "int8"}),
+        ("attack", {"attack": {"kind": "scaled"}}),
+    ):
+        with pytest.raises(PlanError, match=f"privacy: {key} would change every case"):
+            PRIVACY.cases(Base(preset="quick", changes=(change,)).plan)
 
 
 def test_lines_are_methods_by_what_is_protected_with_local_across() -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "Nets",
     "algorithms",
     "as_numbers",
+    "refuse_untitled",
 ]
 
 
@@ -278,6 +279,33 @@ def _refuse_decided(change: Mapping[str, Any]) -> None:
                 f"{key}: cannot be set for a whole experiment; it has options for seeds, "
                 "algorithms, nets and data, or use 'fedapa run'"
             )
+
+
+_UNTITLED = ("attack", "defence", "joins", "precision", "privacy")
+
+
+def refuse_untitled(name: str, plan: Plan, *more: str) -> None:
+    """Refuse to set for all cases of an experiment what titles of some speak of.
+
+    A plain "FedAPA" would be noised, rounded, attacked or defended without a word.
+
+    Args:
+        name: the experiment.
+        plan: before any case.
+        more: further keys, of sections: "algorithm.minimum_samples".
+    """
+    asked, usual = plan.document(), Plan(algorithm=plan.algorithm["name"]).document()
+
+    def value(document: Mapping[str, Any], key: str) -> Any:
+        section, _, word = key.partition(".")
+        return document.get(section, {}).get(word) if word else document.get(section)
+
+    given = [key for key in (*_UNTITLED, *more) if value(asked, key) != value(usual, key)]
+    if given:
+        raise PlanError(
+            f"{name}: {' and '.join(given)} would change every case, and its title would not say "
+            f"so; leave {'it' if len(given) == 1 else 'them'} out, or use 'fedapa run'"
+        )
 
 
 def algorithms(*names: str) -> list[Case]:

@@ -28,7 +28,7 @@ from fedapa.csi.capture import data_kind
 from fedapa.errors import DataError, PlanError, RunError, nearest
 from fedapa.evaluation.record import dump
 from fedapa.experiments.conduct import Execution, folder_name
-from fedapa.experiments.experiment import Base
+from fedapa.experiments.experiment import Base, refuse_untitled
 from fedapa.experiments.overheard import (
     Place,
     by_day,
@@ -157,13 +157,19 @@ def reproduce_leaks(
     known = list(dict.fromkeys(str(_algorithm(case)) for case in cases))
     wanted = _chosen(methods, known, "method")
     cases = [case for case in cases if _algorithm(case) in wanted]
+    if not any(set(chosen) & set(case.asked) for case in cases):
+        raise PlanError(
+            f"{NAME}: {' and '.join(chosen)} asks nothing of "
+            f"{' and '.join(find(name).title for name in wanted)}: it begins at prototypes that "
+            f"travel alone; ask {' or '.join(cases[0].asked)}, or choose another --method"
+        )
     asked = [
         _Asked(case, seed, Plan.of(plan.document(), case.change, {"seed": seed}), days, told)
         for seed in range(how.seeds)
         for days in (False, True)
         for case in cases
-        if (case.days and "identity" in chosen) or not days
-        if (told := ["identity"] if days else [one for one in chosen if one in case.asked])
+        if case.days or not days
+        if (told := [one for one in chosen if one in (("identity",) if days else case.asked)])
     ]
     _carry_out(asked, folder / "runs", how)
     found = [json.loads(one.path(folder / "runs").read_text()) for one in asked]
@@ -186,6 +192,7 @@ def _algorithm(case: LeakCase) -> str:
 
 def _settled(plan: Plan) -> Plan:
     """With one split and one view for all runs, as the first seed's rooms choose them."""
+    refuse_untitled(NAME, plan, "algorithm.minimum_samples")
     if plan.data.split not in ("auto", *_MATCHED):
         raise PlanError(
             f"{NAME}: split = '{plan.data.split}' leaves no recording that was used and one that "
@@ -246,7 +253,7 @@ def _carry_out(asked: Sequence[_Asked], folder: Path, how: Execution) -> None:
     ]
     cores = available_cores() if how.workers is None else how.workers
     if cores > 1 and len(tasks) > 1:
-        side_by_side(_attacked, tasks, workers=cores, stage="attacking", show=how.show)
+        side_by_side(_attacked, tasks, workers=cores, stage="attacking", unit="runs", show=how.show)
         return
     for number, task in enumerate(tasks, start=1):
         _attacked(*task)
@@ -415,18 +422,19 @@ def _identities(
     told = [(seed, found["identity"]) for seed, found in mine if "identity" in found]
     rows = []
     for question in dict.fromkeys(name for _, found in told for name in found):
-        matched = _together(
-            [(seed, found[question]) for seed, found in told if question in found], "likeness"
-        )
+        # Where each day is a room of its own, it is another question.
+        named = f"{question}, over days" if days and "day" not in question else question
+        parts = [(seed, found[question]) for seed, found in told if question in found]
+        if not any(part["rooms"] for _, part in parts):  # it could not be asked
+            rows.append({"question": named, "sets": 0, "first": None, "auc": None, "chance": None})
+            continue
+        matched = _together(parts, "likeness")
         if matched is None:
             continue
         first: Interval = first_named(matched, key / question)
         rows.append(
             {
-                # Where each day is a room of its own, it is another question.
-                "question": f"{question}, over days"
-                if days and "day" not in question
-                else question,
+                "question": named,
                 "sets": len(set(matched.strata.tolist())),
                 "first": asdict(first),
                 "auc": asdict(measured(matched, key / question)["auc"]),

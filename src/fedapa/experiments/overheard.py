@@ -23,7 +23,7 @@ from fedapa.algorithms.algorithm import Algorithm, Payload
 from fedapa.attacks.identity import alike, masks_alike
 from fedapa.attacks.membership import aligned, likeness, nearness, regression
 from fedapa.attacks.reconstruction import compare_windows, reconstruct
-from fedapa.errors import DataError
+from fedapa.errors import DataError, RunError
 from fedapa.federation import rounds
 from fedapa.federation.engines.in_process import InProcess
 from fedapa.federation.engines.listening import Listening
@@ -34,6 +34,7 @@ from fedapa.learning.private import clipped
 from fedapa.learning.prototypes import class_prototypes
 from fedapa.learning.tree import NamedArrays
 from fedapa.models.model import Model
+from fedapa.report.captions import number_of
 from fedapa.rooms.room import Room, normalised
 from fedapa.stores.materialise import Surveyed
 from fedapa.windows.labels import NO_CLASS
@@ -123,8 +124,9 @@ class Overheard:
     @property
     def rounds(self) -> list[int]:
         """The rounds in which every room sent; with noise rooms may send in some of them only."""
-        full = [number for number in self.nets if set(self.uploads[number]) >= set(self.places)]
-        return sorted(full) or [max(self.nets)]
+        return sorted(
+            number for number in self.nets if set(self.uploads[number]) >= set(self.places)
+        )
 
     @property
     def last(self) -> int:
@@ -178,10 +180,13 @@ def _full(rows: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> _Floats:
 
 
 def overhear(plan: Plan, places: Sequence[Place]) -> Overheard:
-    """Carry out a plan in this process, and keep what passes."""
+    """Carry out a plan in this process, and keep what passes.
+
+    Attacks compare all rooms in a round, so that a run without one in which all sent is refused.
+    """
     algorithm = plan.build()
     nets: dict[int, dict[str, NamedArrays]] = {}
-    accuracy = 0.0
+    records: list[Mapping[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="fedapa-") as spare:
         folder = Path(spare)
         rooms = [place.room for place in places]
@@ -190,7 +195,7 @@ def overhear(plan: Plan, places: Sequence[Place]) -> Overheard:
             state = rounds.begin(algorithm, heard, plan)
             for step in rounds.run(algorithm, heard, plan, state, name=_RUN):
                 if step.record is not None:
-                    accuracy = float(step.record["mean"]["accuracy"])
+                    records.append(step.record)
                 if step.exchange > plan.rounds:
                     break
                 nets[step.exchange] = {
@@ -200,14 +205,41 @@ def overhear(plan: Plan, places: Sequence[Place]) -> Overheard:
                     )
                     for room in rooms
                 }
-    return Overheard(
+    made = Overheard(
         algorithm=algorithm,
         places={place.room.name: place for place in places},
         uploads=heard.uploads,
         downloads=heard.downloads,
         nets=nets,
-        accuracy=accuracy,
+        accuracy=float(records[-1]["mean"]["accuracy"]),
         clip=plan.privacy.clip if plan.privacy.is_on else None,
+    )
+    if not made.rounds:
+        raise RunError(_who_is_missing(made, plan.seed, records))
+    return made
+
+
+def _who_is_missing(heard: Overheard, seed: int, records: Sequence[Mapping[str, Any]]) -> str:
+    """Why nothing can be attacked: the room that sent least often, and what became of it."""
+    sent = {
+        room: sum(room in heard.uploads[number] for number in heard.nets) for room in heard.places
+    }
+    room = min(sorted(sent), key=lambda name: sent[name])
+    why = [
+        f": it {said}, {record[what][room]}"
+        for record in records
+        for what, said in (
+            ("diverged", "diverged"),
+            ("rejected", "was rejected"),
+            ("withheld", "withheld its set"),
+        )
+        if room in record.get(what, {})
+    ]
+    return (
+        f"{heard.algorithm.name}, seed {seed}: there is no round in which every room sent, and "
+        f"attacks compare all of them; '{room}' sent in {sent[room]} of "
+        f"{number_of(len(heard.nets), 'round')}{why[0] if why else ''}; mend that, leave the room "
+        "out with data.without, or choose others with --method"
     )
 
 
@@ -537,12 +569,14 @@ def _mean_windows(room: Room) -> dict[int, torch.Tensor]:
 def identity(heard: Overheard) -> dict[str, Told]:
     """By question: likeness of every set without a name to every set with one.
 
-    Over rounds: the sets of a third of the rounds have names, those of the last round have none.
-    Over days: the sets of a room's first days have names, those of its last days have none.
+    Over rounds: of each room the set of the round a third of the way in has a name, that of the
+    last round has none. Over days: the sets of a room's first days have names, those of its last
+    days have none. Where every room sent in one round alone a set would be compared with itself:
+    what is asked over rounds then has no pairs.
     Weights are compared by the arrays that all rooms have alike; nets that share none are not asked
     about.
     """
-    before = heard.rounds[max(0, len(heard.rounds) // 3 - 1)]
+    before, once = heard.rounds[max(0, len(heard.rounds) // 3 - 1)], len(heard.rounds) == 1
     early, has_early, names = _stacked(heard, before)
     late, has_late, _ = _stacked(heard, heard.last)
     if not len(names):
@@ -552,13 +586,14 @@ def identity(heard: Overheard) -> dict[str, Told]:
     likely = alike(late, has_late, early, has_early)
     told: dict[str, Told] = {}
     if not any(days):
-        told["room, over rounds"] = _pairs(likely, names, names)
+        asked = [] if once else names
+        told["room, over rounds"] = _pairs(likely, asked, names)
         if heard.sets(heard.last):  # weights are sent whole
-            told["room, by its classes"] = _pairs(masks_alike(has_late, has_early), names, names)
+            told["room, by its classes"] = _pairs(masks_alike(has_late, has_early), asked, names)
         return told
     # Which day of the room it is: others' days are not asked about.
     within = np.equal.outer(homes, homes)
-    told["day, over rounds"] = _pairs(likely, names, names, within, homes)
+    told["day, over rounds"] = _pairs(likely, [] if once else names, names, within, homes)
     first = np.asarray(
         [_is_early(day, home, homes, days) for day, home in zip(days, homes, strict=True)]
     )

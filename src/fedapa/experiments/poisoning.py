@@ -21,11 +21,10 @@ from fedapa.algorithms.fedapa import FedAPA
 from fedapa.algorithms.fedavg import FedAvg
 from fedapa.algorithms.fedjoin import FedJoin
 from fedapa.algorithms.local import Local
-from fedapa.errors import PlanError
 from fedapa.evaluation.outcomes import outcome_of
 from fedapa.evaluation.record import over_rooms, suspects
 from fedapa.evaluation.results import Outcome, Results, Row, Setting, paired
-from fedapa.experiments.experiment import CHOSEN, Base, Case, Experiment
+from fedapa.experiments.experiment import CHOSEN, Base, Case, Experiment, refuse_untitled
 from fedapa.federation.attack import BROKEN, KINDS, attackers
 from fedapa.federation.plan import Plan
 from fedapa.federation.run import Run
@@ -147,8 +146,7 @@ def _shares(method: str, rooms: int, defence: str) -> Sequence[float]:
 
 
 def _cases(plan: Plan, *, bars: bool) -> Sequence[Case]:
-    if plan.attack is not None or plan.defence is not None:
-        raise PlanError("poisoning: decides attack and defence itself; leave them out")
+    refuse_untitled("poisoning", plan)
     numbers: Sequence[int] = (plan.data.partition_rooms,)
     if plan.data.partition == "rooms":
         few = plan.data.file is None and plan.data.simulated == "smoke"  # 92 recordings

@@ -13,7 +13,7 @@ from typing import Any, get_args
 from fedapa.algorithms.fedapa import FedAPA
 from fedapa.algorithms.fedproto import FedProto
 from fedapa.algorithms.local import Local
-from fedapa.experiments.experiment import CHOSEN, Case, Experiment, algorithms
+from fedapa.experiments.experiment import CHOSEN, Case, Experiment, algorithms, refuse_untitled
 from fedapa.federation.plan import Plan
 from fedapa.learning.private import Unit
 
@@ -31,6 +31,7 @@ FedAPA none was clearly better than the default (docs/results/privacy.md)."""
 
 
 def _cases(plan: Plan) -> Sequence[Case]:
+    refuse_untitled("privacy", plan)
     every = -(-plan.rounds // _RELEASES)
     cases = algorithms(Local.name)
     for kind in (FedAPA, FedProto):

@@ -703,7 +703,12 @@ def _tell_rooms(plan: Plan, show: Show, *, workers: int | None) -> list[DataCard
     if number > 1 and len(rooms) > 1 and store.stat().st_size >= WORTH_WORKERS:
         tasks = [(room, plan.toml()) for room in rooms]
         told = side_by_side(
-            _tell_in_worker, tasks, workers=number, stage="choosing the view", show=show
+            _tell_in_worker,
+            tasks,
+            workers=number,
+            stage="choosing the view",
+            unit="rooms",
+            show=show,
         )
         return [decode_data_card(card) for card in told]
     cards = []

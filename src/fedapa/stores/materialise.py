@@ -162,7 +162,14 @@ def materialise(
         if several:
             words = (str(path), recipe.to_json(), str(folder))
             tasks = [(room, *words) for room in new]
-            side_by_side(_cut_in_worker, tasks, workers=workers, stage="cutting windows", show=show)
+            side_by_side(
+                _cut_in_worker,
+                tasks,
+                workers=workers,
+                stage="cutting windows",
+                unit="rooms",
+                show=show,
+            )
         windows = []
         for done, room in enumerate(chosen, start=1):
             windows.append(_room_windows(store, room, recipe, folder))

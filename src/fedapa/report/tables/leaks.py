@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedapa.report.captions import data_text
+from fedapa.report.captions import data_text, number_of
 from fedapa.report.tables.table import Table
 
 __all__ = ["leak_caption", "leak_summary", "leak_tables", "membership_table"]
@@ -24,8 +24,8 @@ def leak_caption(results: Mapping[str, Any]) -> str:
         for name, plus, rest in (commit.partition("+") for commit in results["commits"])
     )
     return (
-        f"{data_text(results['rooms'], results['seeds'])} · after {results['rounds']} rounds · "
-        f"commit {commits}"
+        f"{data_text(results['rooms'], results['seeds'])} · "
+        f"after {number_of(results['rounds'], 'round')} · commit {commits}"
     )
 
 
@@ -72,7 +72,9 @@ def leak_summary(results: Mapping[str, Any]) -> Table:
                 f"Whose set: {question} (% named, guess)",
                 "identity",
                 lambda rows: (
-                    f"{_interval(rows[0]['first'], 100, 0)}, {100 * rows[0]['chance']:.0f}"
+                    f"{_interval(rows[0]['first'], 100, 0)}, {_percent(rows[0]['chance'])}"
+                    if rows[0]["first"]
+                    else "–"
                 ),
                 question=question,
             )
@@ -89,7 +91,7 @@ def leak_summary(results: Mapping[str, Any]) -> Table:
             "make, chosen afterwards, so it flatters the attacker. Correlation: of the window that "
             "was found with the true mean window; 0 is nothing, 1 is all but its size. Brackets: "
             "95 % of a bootstrap over rooms. "
-            f"{_without_message(results)}{leak_caption(results)}"
+            f"{_without_message(results)}{_one_round(results)}{leak_caption(results)}"
         ),
         breaks=[len(lines) - 2],
     )
@@ -112,6 +114,16 @@ def _without_message(results: Mapping[str, Any]) -> str:
     return (
         "What somebody finds without any message is no leak: used and unused recordings differ by "
         "themselves, and others find as much for that reason alone. "
+    )
+
+
+def _one_round(results: Mapping[str, Any]) -> str:
+    """Why identity was not asked over rounds; nothing where it was."""
+    if all(row["first"] for row in results.get("identity", ())):
+        return ""
+    return (
+        "Where every room sent in one round alone, identity over rounds and by classes is –: a set "
+        "would be compared with itself. "
     )
 
 
@@ -202,24 +214,31 @@ def _identity_table(results: Mapping[str, Any]) -> Table:
             [
                 *(row["title"], row["question"]),
                 _interval(row["first"], 100, 0),
-                f"{100 * row['chance']:.0f}",
+                _percent(row["chance"]),
                 _interval(row["auc"], 1, 2),
                 _costs(row)[0],
             ]
             for row in rows
         ],
         note=(
-            "Over rounds: sets of a third of the rounds have names, those of the last round have "
-            "none. Over days: each day of a room is a client, the first days have names. By its "
-            "classes: by which classes were sent alone. Weights: by the arrays that have one shape "
-            f"in all rooms. Brackets hold 95 % of a bootstrap over rooms. {leak_caption(results)}"
+            "Over rounds: of each room the set of the round a third of the way in has a name, that "
+            "of the last round has none. Over days: each day of a room is a client, the first days "
+            "have names. By its classes: by which classes were sent alone. Weights: by the arrays "
+            "that have one shape in all rooms. Brackets hold 95 % of a bootstrap over rooms. "
+            f"{_one_round(results)}{leak_caption(results)}"
         ),
         text_columns=2,
         breaks=_breaks(rows),
     )
 
 
-def _interval(told: Mapping[str, float], factor: float, digits: int) -> str:
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f}"
+
+
+def _interval(told: Mapping[str, float] | None, factor: float, digits: int) -> str:
+    if told is None:
+        return "–"
     value, low, high = (factor * told[name] for name in ("value", "low", "high"))
     return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
