@@ -54,6 +54,11 @@ def refused(path: Path, *contents: bytes) -> list[str]:
     return read_apart(*paths)
 
 
+def put(content: bytes, at: int, number: int) -> bytes:
+    """The file with another address at a place."""
+    return content[:at] + struct.pack("<Q", number) + content[at + 8 :]
+
+
 def starts(content: bytes, signature: bytes) -> list[int]:
     return [found.start() for found in re.finditer(re.escape(signature), content)]
 
@@ -170,3 +175,26 @@ def test_values_that_look_like_a_tree_or_names_are_values(make_store: MakeStore)
     with Store(path) as store:
         for one in store.recordings("cafe"):
             assert store.timestamps(one)[0] in start
+
+
+def test_a_group_that_leads_to_a_tree_of_chunks_is_refused(make_store: MakeStore) -> None:
+    """And values that lead to a tree of names. HDF5 looks at the type when it reads a tree, and not
+    when it has it in memory, where it takes the one's numbers for the other's pointers."""
+    path = make_store({"cafe": {0: 1, 1: 1}, "hall": {0: 1, 1: 1}})
+    with h5py.File(path, "r+", libver="latest") as file:
+        file.copy("cafe", "new", name="new")
+    sound = path.read_bytes()
+    assert read_apart(path) == ["read"]
+    groups, chunks = starts(sound, b"TREE\0"), starts(sound, b"TREE\1")
+    damaged = []
+    for wrong, right in ((groups[0], chunks), (chunks[0], groups[1:])):
+        for tree in right:
+            for told in starts(sound, struct.pack("<Q", tree)):
+                damaged.append(put(sound, told, wrong))
+    assert len(damaged) >= len(groups) + len(chunks) - 1
+    told = refused(path, *damaged)
+    assert len(told) == len(damaged)
+    found = [sentence for sentence in told if "leads to the tree of another kind at" in sentence]
+    assert len(found) == len(groups) - 1 + len(chunks)
+    # The parents of groups also tell of their trees. HDF5 reads what groups tell themselves.
+    assert {*told} - {*found} == {"read"}

@@ -27,7 +27,7 @@ import numpy as np
 
 from fedapa.errors import DataError, one_line
 from fedapa.files import aside
-from fedapa.stores.structures import Structures
+from fedapa.stores.structures import FARTHEST, Structures
 
 __all__ = [
     "attribute",
@@ -109,7 +109,7 @@ class _Raw(io.RawIOBase):
     def _fill(self, wanted: memoryview) -> None:
         # Not by the file's own position: a forked process shares that.
         filled, descriptor = 0, self._file.fileno()
-        if self._at < self._on_disk():  # an address may be larger than any that can be read
+        if self._at <= FARTHEST:
             while filled < len(wanted) and (
                 read := os.preadv(descriptor, [wanted[filled:]], self._at + filled)
             ):

@@ -1,23 +1,31 @@
 """What HDF5 follows from address to address in a file, looked at as HDF5 is about to follow it.
 
-HDF5 2.0 trusts the addresses in three structures of a file: a heap of texts (``GCOL``) whose
-objects lead nowhere is read for ever, a tree of groups or chunks (``TREE``) that leads back to
-itself ends the process or is read for ever, and free places of a heap of names (``HEAP``) that do
-so take all memory. Nothing in h5py tells where these are, and to search a large file for them takes
-long. So a file object shows every read of HDF5 to ``Structures``, and a read that begins like one
-of the three is looked at before HDF5 has it.
+HDF5 2.0 trusts the addresses in four structures of a file: a heap of texts (``GCOL``) whose objects
+lead nowhere is read for ever, a tree of groups or chunks (``TREE``) that leads back to itself ends
+the process or is read for ever, free places of a heap of names (``HEAP``) that do so take all
+memory, and where the header of a group leads to a tree of chunks that HDF5 has in memory already,
+or the other way round, HDF5 takes numbers for pointers. Nothing in h5py tells where these are, and
+to search a large file for them takes long. So a file object shows every read of HDF5 to
+``Structures``, and a read that begins like one of the four is looked at before HDF5 has it.
 
 The rules hold for everything that HDF5 writes, and make what it follows come to an end: addresses
 lead down by one level or to the right, never twice to one place, and structures do not share the
 bytes of the file. Trees of version 2 and fractal heaps are not looked at.
+
+Values may begin like a structure. They are refused only where their numbers also are addresses of
+structures, or the size of a heap, which values are not by chance.
 """
 
 import os
 import struct
+from collections.abc import Iterator
 
 from fedapa.errors import DataError
 
-__all__ = ["Structures"]
+__all__ = ["FARTHEST", "Structures"]
+
+FARTHEST = 1 << 62
+"""An address beyond every file, and none that the system would not take."""
 
 _LARGEST_HEAP = 1 << 28
 """Bytes that HDF5 holds in memory to give a single text or a single name."""
@@ -48,6 +56,16 @@ _MOST_AXES = 32
 _CHUNK_WIDTH = 32
 """Half of the children that a node of chunks has at most, where the file does not say it."""
 
+_HEADER_1, _HEADER_2, _FURTHER_2 = b"\x01\0", b"OHDR\x02", b"OCHK"
+"""How the header of a group or dataset begins in both versions, and where the second goes on."""
+_HEADER_READ = 512
+"""Bytes that HDF5 reads of a header at first."""
+_MESSAGE_1, _MESSAGE_2 = struct.Struct("<HHB3x"), struct.Struct("<BHB")
+"""Type, size and flags of a message in a header."""
+_LAYOUT, _FURTHER, _SYMBOLS = 0x08, 0x10, 0x11
+"""Types of messages: where values are, where the header goes on, where the tree of a group is."""
+_IN_CHUNKS = 2
+
 
 class Structures:
     """What was seen of the structures of one file; ``check`` refuses what has no end."""
@@ -59,7 +77,9 @@ class Structures:
         # of its bytes. One that has is made so that reading it takes for ever.
         self._objects_left = self._size() // _HEAP_OBJECT.size
         self._places_left = self._size() // _FREE_PLACE.size
+        self._messages_left = self._size() // _MESSAGE_2.size
         self._chunk_width = self._width_of_chunks()
+        self._headers: set[int] = set()
         self._heaps: set[int] = set()
         self._names: set[int] = set()
         self._nodes: set[tuple[int, int]] = set()
@@ -81,13 +101,18 @@ class Structures:
             # The same bytes are another node where keys are of another length.
             self._check_node(start, read)
             self._nodes.add((start, len(read)))
+        elif start not in self._headers and (
+            signature == _HEADER_2 or (signature[:2] == _HEADER_1 and len(read) <= _HEADER_READ)
+        ):
+            self._check_header(start)
+            self._headers.add(start)
 
     def _size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
     def _bytes(self, start: int, length: int) -> bytes:
         """Of the file; fewer where it ends, and none where no file can be."""
-        return os.pread(self._descriptor, length, start) if start < self._size() else b""
+        return os.pread(self._descriptor, length, start) if start <= FARTHEST else b""
 
     # ---- heaps of texts ------------------------------------------------------------------------
 
@@ -233,3 +258,72 @@ class Structures:
             f"{self._name}: the tree of a group or of chunks at byte {start} leads back to itself, "
             "or to what is no part of it; damaged: make it again"
         )
+
+    # ---- headers -------------------------------------------------------------------------------
+
+    def _check_header(self, start: int) -> None:
+        """The header of a group leads to a tree of names, and that of a dataset to one of chunks.
+
+        HDF5 looks at the type of a tree when it reads it, and not when it has it in memory.
+        """
+        for kind, data in self._messages(start):
+            expected, at = _GROUPS, 0
+            if kind == _LAYOUT:
+                expected, at = _CHUNKS, _place_of_chunks(data)
+            elif kind != _SYMBOLS:
+                continue
+            if 0 <= at <= len(data) - _ADDRESS.size:
+                (tree,) = _ADDRESS.unpack_from(data, at)
+                head = self._bytes(tree, 5)
+                if head[:4] == _TREE and head[4:] != bytes([expected]):
+                    raise DataError(
+                        f"{self._name}: the header of a group or dataset at byte {start} leads to "
+                        f"the tree of another kind at byte {tree}; damaged: make it again"
+                    )
+
+    def _messages(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """Types of the messages in a header, and their first bytes."""
+        head = self._bytes(start, 40)
+        if len(head) < 40:
+            return
+        first, form, skipped = start + 16, _MESSAGE_1, 0
+        length = int.from_bytes(head[8:12], "little")
+        if head[:5] == _HEADER_2:
+            flags = head[5]
+            width, at = 1 << (flags & 3), 6 + 16 * bool(flags & 0x20) + 4 * bool(flags & 0x10)
+            length = int.from_bytes(head[at : at + width], "little")
+            first, form, skipped = start + at + width, _MESSAGE_2, 2 * bool(flags & 4)
+        chunks, followed = [(first, first + length)], {first}
+        for at, end in chunks:
+            known, known_from = b"", at
+            while at + form.size + skipped <= end:
+                if at + form.size + skipped + 16 > known_from + len(known):
+                    known, known_from = self._bytes(at, min(end - at, 4096)), at
+                    if len(known) < form.size:  # it was made shorter meanwhile
+                        break
+                kind, size, _ = form.unpack_from(known, at - known_from)
+                at += form.size + skipped
+                self._messages_left -= 1
+                if self._messages_left < 0:
+                    raise DataError(
+                        f"{self._name}: the header of a group or dataset at byte {start} shares "
+                        "bytes with others; damaged: make it again"
+                    )
+                data = known[at - known_from : at - known_from + min(size, 16)]
+                if kind in (_LAYOUT, _SYMBOLS):
+                    yield kind, data
+                elif kind == _FURTHER and len(data) == 16:
+                    further, length = struct.unpack("<QQ", data)
+                    if further not in followed:
+                        followed.add(further)
+                        # In version 2 with a signature in front and a checksum behind.
+                        edge = 4 if self._bytes(further, 4) == _FURTHER_2 else 0
+                        chunks.append((further + edge, further + length - edge))
+                at += size
+
+
+def _place_of_chunks(layout: bytes) -> int:
+    """Where in this message the address of a tree of chunks is; negative where there is none."""
+    if layout[:1] in (b"\x01", b"\x02"):
+        return 8 if layout[2:3] == bytes([_IN_CHUNKS]) else -1
+    return 3 if layout[:2] == bytes([3, _IN_CHUNKS]) else -1
