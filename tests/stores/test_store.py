@@ -469,6 +469,11 @@ def test_labels_and_days_are_no_essays(tmp_path: Path) -> None:
         ):
             with pytest.raises(DataError, match=f"its {what} .* has 201 letters; expected at most"):
                 store.add_recording("cafe", "longer", **told, **values)
+    with (
+        append_store(tmp_path / "rooms.h5") as appender,
+        pytest.raises(DataError, match=r"cafe/long: its label .* has 201 letters"),
+    ):
+        appender.relabel("cafe", "long", "w" * 201)
 
 
 def test_a_damaged_note_is_found_before_a_store_is_written(make_store: MakeStore) -> None:

@@ -142,6 +142,29 @@ def test_names_with_free_places_without_an_end_are_refused(make_store: MakeStore
         assert re.search(r"the free places in the names of a group at byte \d+ have no", sentence)
 
 
+def test_groups_that_share_a_tree_are_refused(make_store: MakeStore) -> None:
+    """Each of thousands of groups would be walked through by all of a large one."""
+    path = make_store({"cafe": {0: 1, 1: 1}, "hall": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        file["cafe"]["again"] = file["cafe/0-0"]  # one group of two names
+    assert read_apart(path) == ["read"]
+    sound = path.read_bytes()
+    cafe, hall = (
+        sound.index(b"\x11\0\x10\0", header) + 8
+        for header in (header_of(sound, "cafe", path), header_of(sound, "hall", path))
+    )
+    (tree,) = struct.unpack_from("<Q", sound, cafe)
+    (told,) = refused(path, put(sound, hall, tree))
+    assert f"leads to a tree of another kind, or of another, at byte {tree}; damaged" in told
+
+
+def header_of(content: bytes, name: str, path: Path) -> int:
+    with h5py.File(path) as file:
+        header = h5py.h5o.get_info(file[name].id).addr
+    assert content[header : header + 2] == b"\1\0"
+    return int(header)
+
+
 def test_trees_that_hdf5_wrote_are_read(tmp_path: Path) -> None:
     """Of several levels, in any order, with much taken away again, by versions of the format."""
     rng, path = random.Random(0), tmp_path / "file.h5"
@@ -194,7 +217,11 @@ def test_a_group_that_leads_to_a_tree_of_chunks_is_refused(make_store: MakeStore
     assert len(damaged) >= len(groups) + len(chunks) - 1
     told = refused(path, *damaged)
     assert len(told) == len(damaged)
-    found = [sentence for sentence in told if "leads to the tree of another kind at" in sentence]
+    found = [
+        sentence
+        for sentence in told
+        if "leads to a tree of another kind, or of another, at byte" in sentence
+    ]
     assert len(found) == len(groups) - 1 + len(chunks)
     # The parents of groups also tell of their trees. HDF5 reads what groups tell themselves.
     assert {*told} - {*found} == {"read"}

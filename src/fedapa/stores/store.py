@@ -55,6 +55,7 @@ __all__ = [
     "Store",
     "StoreWriter",
     "begin_store",
+    "check_length",
     "noted",
     "refuse_existing",
     "write_store",
@@ -448,7 +449,7 @@ class StoreWriter:
         place = f"room '{room}', recording '{name}'"
         _check_activity(activity, label, place)
         for text, what in ((label, "label"), (activity, "activity"), (day, "day")):
-            _check_length(text, what, place)
+            check_length(text, what, place)
         if label is None and not part:
             part = UNLABELLED
         _check_part(part, place)
@@ -536,11 +537,11 @@ def _plain(value: object) -> object:
 def _text(value: object, name: str, place: str) -> str:
     if not isinstance(value, str) or readable(value) != value:
         raise DataError(f"{place}: its attribute '{name}' is {value!r:.80}; expected text in UTF-8")
-    _check_length(value, name, place)
+    check_length(value, name, place)
     return value
 
 
-def _check_length(text: object, name: str, place: str) -> None:
+def check_length(text: object, name: str, place: str) -> None:
     """Labels and days are shown in tables and kept with every window."""
     if isinstance(text, str) and len(text) > _LONGEST_TEXT:
         raise DataError(

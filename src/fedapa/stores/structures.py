@@ -262,7 +262,7 @@ class Structures:
     # ---- headers -------------------------------------------------------------------------------
 
     def _check_header(self, start: int) -> None:
-        """The header of a group leads to a tree of names, and that of a dataset to one of chunks.
+        """The header of a group leads to a tree of names of its own, of a dataset to one of chunks.
 
         HDF5 looks at the type of a tree when it reads it, and not when it has it in memory.
         """
@@ -275,10 +275,15 @@ class Structures:
             if 0 <= at <= len(data) - _ADDRESS.size:
                 (tree,) = _ADDRESS.unpack_from(data, at)
                 head = self._bytes(tree, 5)
-                if head[:4] == _TREE and head[4:] != bytes([expected]):
+                if head[:4] != _TREE:  # none yet, or HDF5 refuses it when it comes there
+                    continue
+                # Many groups of one large tree would each be walked through.
+                owner = self._parents.setdefault(tree, start)
+                if head[4:] != bytes([expected]) or owner != start:
                     raise DataError(
                         f"{self._name}: the header of a group or dataset at byte {start} leads to "
-                        f"the tree of another kind at byte {tree}; damaged: make it again"
+                        f"a tree of another kind, or of another, at byte {tree}; damaged: make it "
+                        "again"
                     )
 
     def _messages(self, start: int) -> Iterator[tuple[int, bytes]]:
