@@ -24,6 +24,12 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         read_toml(tmp_path / "long.toml")
 
 
+def test_a_mark_in_front_is_no_part_of_a_plan(tmp_path: Path) -> None:
+    """Editors on Windows put it there."""
+    (tmp_path / "plan.toml").write_bytes(b"\xef\xbb\xbfrounds = 3\r\n")
+    assert read_toml(tmp_path / "plan.toml") == {"rounds": 3}
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -25,7 +25,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
-        text = content.decode()
+        text = content.decode("utf-8-sig")  # editors on Windows put a mark in front
     except OSError as error:
         raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:

@@ -402,10 +402,14 @@ def with_node(model: bytes, node: bytes) -> bytes:
 def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         load_model(tmp_path / "nowhere")
-    for content in (b"", b"hello" * 100):
+    kind = "Q" * 100_000
+    head = json.dumps({"a": {"dtype": kind, "shape": [1], "data_offsets": [0, 4]}}).encode()
+    named = len(head).to_bytes(8, "little") + head + bytes(4)
+    for content in (b"", b"hello" * 100, named):
         (tmp_path / "a").write_bytes(content)
-        with pytest.raises(DataError, match="not a model of fedapa"):
+        with pytest.raises(DataError, match="not a model of fedapa") as complaint:
             load_model(tmp_path / "a")
+        assert len(str(complaint.value)) < 300 + len(str(tmp_path))
     save_file({"a": np.ones(2, np.float32)}, tmp_path / "b")
     with pytest.raises(DataError, match="not a model of fedapa"):
         load_model(tmp_path / "b")

@@ -1,12 +1,16 @@
 """Mutated stores and manifests: what is read, or a DataError; no crash of HDF5, no huge arrays.
 
-Half of the stores are damaged bytes; the others are whole HDF5 files with an attribute, a dataset
-or a group that a store does not have.
+Some of the stores are damaged bytes, some whole HDF5 files with an attribute, a dataset or a group
+that a store does not have; and in some an address leads elsewhere, which random bytes do not find.
 """
 
+import bisect
 import csv
 import io
 import random
+import re
+import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +70,61 @@ def _strange(rng: random.Random) -> Any:
     return value
 
 
+_SIGNATURES = re.compile(b"TREE|HEAP|SNOD|GCOL\x01|OHDR|OCHK")
+
+
+def misled(data: bytes, rng: random.Random) -> bytes:
+    """A file in which one address has become that of its own structure, or of another one."""
+    out = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        signed = {found.start(): found.group()[:4] for found in _SIGNATURES.finditer(data)}
+        starts = sorted({*signed, *_object_headers(data, signed)})
+        own = rng.choice(starts)
+        after = bisect.bisect_right(starts, own)
+        end = starts[after] if after < len(starts) else len(data)
+        at = own + rng.choice(_addresses(data, own, min(end, own + 4096), starts))
+        target = rng.choice((own, own, rng.choice(starts), rng.choice(list(signed))))
+        if at + 8 <= len(out):
+            struct.pack_into("<Q", out, at, target)
+        if signed.get(own) == b"TREE" and rng.random() < 0.5:
+            out[own + 5] = rng.choice((0, 1, 1, 2, 255))  # its level
+        if signed.get(own) == b"HEAP" and rng.random() < 0.5:
+            _free(out, own, rng)
+    return bytes(out)
+
+
+def _object_headers(data: bytes, signed: dict[int, bytes]) -> list[int]:
+    """Where symbol nodes lead to: headers of version 1 begin with no word."""
+    found = []
+    for at, signature in signed.items():
+        if signature == b"SNOD":
+            (entries,) = struct.unpack_from("<H", data, at + 6)
+            for number in range(entries):
+                found.append(struct.unpack_from("<Q", data, at + 8 + 40 * number + 8)[0])
+    return found
+
+
+def _addresses(data: bytes, start: int, end: int, starts: list[int]) -> list[int]:
+    """Where in a structure addresses are: those of structures, and of none."""
+    known = {*starts, 2**64 - 1}
+    within = range(8, end - start - 7, 4)
+    there = [at for at in within if struct.unpack_from("<Q", data, start + at)[0] in known]
+    # Children of nodes: keys of groups, of chunks with one axis and with three.
+    slots = [24 + key + number * (8 + key) for key in (8, 24, 40) for number in range(2)]
+    return [*there, *slots, 8, 16]
+
+
+def _free(out: bytearray, heap: int, rng: random.Random) -> None:
+    """Give a heap of names a free place that leads to itself, to another or out of it."""
+    size, _, names = struct.unpack_from("<QQQ", out, heap + 8)
+    if size >= 32 and names + size <= len(out):
+        place, other = (rng.randrange(0, size - 15, 8) for _ in range(2))
+        struct.pack_into("<Q", out, heap + 16, place)
+        struct.pack_into("<QQ", out, names + place, rng.choice((place, other, 1, size)), 16)
+        if rng.random() < 0.5:
+            struct.pack_into("<QQ", out, names + other, place, 16)
+
+
 class Stores(Subject):
     """Stores of packets, of features, with and without labels."""
 
@@ -79,6 +138,7 @@ class Stores(Subject):
         super().__init__(folder)
         self._path = folder / "mutated.h5"
         packets, features = folder / "packets.h5", folder / "features.h5"
+        chunked = folder / "chunked.h5"
         with write_store(packets) as store:
             for room, labels in {"cafe": (0, 2), "hall": (None,)}.items():
                 store.add_room(room, synthetic=False, about={"device": "test"})
@@ -105,11 +165,23 @@ class Stores(Subject):
                 scale=0.5,
                 day="monday",
             )
-        self.seeds = [packets.read_bytes(), features.read_bytes()]
+        shutil.copyfile(packets, chunked)
+        with h5py.File(chunked, "r+") as file:  # a tree of two levels; and a group in a new form
+            for name, shape in (("amplitude", (70, 3, 1)), ("timestamps", (70,))):
+                del file["cafe/0"][name]
+                file["cafe/0"].create_dataset(
+                    name, data=np.ones(shape), chunks=(1, *shape[1:]), compression="gzip"
+                )
+        with h5py.File(chunked, "r+", libver="latest") as file:
+            file.copy("cafe", "new", name="new")
+        self.seeds = [path.read_bytes() for path in (packets, features, chunked)]
 
     def mutated(self, rng: random.Random) -> bytes:
         data = rng.choice(self.seeds)
-        return mutate(data, rng, self.seeds) if rng.random() < 0.5 else self._changed(data, rng)
+        how = rng.random()
+        if how < 0.4:
+            return mutate(data, rng, self.seeds)
+        return misled(data, rng) if how < 0.6 else self._changed(data, rng)
 
     def _changed(self, data: bytes, rng: random.Random) -> bytes:
         memory = io.BytesIO(data)

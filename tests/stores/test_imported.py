@@ -393,6 +393,7 @@ def test_names_that_are_no_utf8_are_imported_and_such_labels_refused(tmp_path: P
         (["file,room,count", "a.dat,cafe,"], "line 2: 'count' is empty; recordings .*--unlabelled"),
         (["file,room,count", "a.dat,cafe"], "line 2: has another number of fields"),
         (["file,room,count", "a.dat,cafe,two"], "line 2: count 'two' is no number of people"),
+        (["file,room,count", f"a.dat,cafe,{'9' * 5000}"], "count '9{80}' is no number of people"),
         (["file,room,count", "a.dat,,2"], "line 2: 'room' is empty"),
         (["file,room,count", "b.dat,cafe,2"], "line 2: b.dat: no such file beside the manifest"),
         (["file,room,count,start,end", "a.dat,cafe,2,5,3"], "start 5 is not before end 3"),

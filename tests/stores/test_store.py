@@ -1,10 +1,12 @@
 """The store: what is written is read, and what is not ours is refused in one sentence."""
 
+import os
 import re
 import resource
 import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,17 +196,51 @@ def test_missing_truncated_and_foreign_files_are_named(
     [
         (lambda file: file.attrs.__setitem__("window", "big"), "'window' is 'big'"),
         (lambda file: file.attrs.__setitem__("window", -5), "'window' is -5"),
+        (
+            lambda file: file.attrs.__setitem__("format", ["a", "b"]),
+            "'format' is a list of 2 texts",
+        ),
+        (lambda file: file.attrs.__setitem__("format", "x" * 10**6), "format is 'x{79}\\)"),
+        (lambda file: file.attrs.__setitem__("window", "y" * 10**6), "'window' is 'y{79}, no"),
+        (
+            lambda file: file.__setitem__("kind", np.dtype("f4")),
+            "'kind' is no room but a named type",
+        ),
+        (
+            lambda file: file["cafe"].__setitem__("k", np.dtype("f4")),
+            "'k' is a named type and no g",
+        ),
+        (lambda file: h5py.h5g.create(file.id, b"\xff"), "its rooms: a name .* is not in UTF-8"),
+        (
+            lambda file: h5py.h5g.create(file["cafe"].id, b"\xff"),
+            "cafe: a name or a text there is not in UTF-8",
+        ),
+        (
+            lambda file: file.__setitem__("x", h5py.SoftLink("/a\x1b\n" + "b" * 50_000)),
+            "link to /a  b{76}; a store",
+        ),
+        (
+            lambda file: file["cafe/0-0"].attrs.__setitem__("label", "w" * 10**6),
+            "label 'w{80}…' has 1000000 letters; expected at most 200",
+        ),
+        (
+            lambda file: file["cafe/0-0"].attrs.__setitem__("day", "d" * 201),
+            "day 'd{80}…' has 201 letters; expected at most 200",
+        ),
         (lambda file: file.__setitem__("stray", 1), "'stray' is no room but a dataset"),
         (lambda file: file.create_group("..x"), "use 1 to 64"),
         (lambda file: file["cafe/0-0"].attrs.__setitem__("label", -1), "label -1 is no count"),
         (lambda file: file["cafe/0-0"].attrs.__setitem__("label", 1.5), "label 1.5 is no count"),
         (lambda file: _replaced(file, np.zeros(5)), r"shape \(5,\)"),
         (lambda file: _replaced(file, np.zeros((5, 6, 0))), r"shape \(5, 6, 0\)"),
-        (lambda file: _replaced(file, np.zeros((64, 6, 1), complex)), "type complex128"),
+        (
+            lambda file: _replaced(file, np.zeros((64, 6, 1), complex)),
+            "type compound, e.g. complex",
+        ),
         (lambda file: _replaced(file, np.array([[[b"x"]]])), "expected real numbers"),
         (lambda file: file.attrs.__setitem__("window", [5, 6]), "'window' is array"),
         (lambda file: file.attrs.__setitem__("synthetic", [0, 1]), "'synthetic' is array"),
-        (lambda file: file.attrs.__setitem__("format", ["a", "b"]), "not a fedapa store"),
+        (lambda file: file.attrs.__setitem__("format", [1, 2]), "not a fedapa store"),
         (lambda file: file.attrs.__setitem__("version", [1, 1]), "store version"),
         (lambda file: file.attrs.__setitem__("of", h5py.Empty("f")), "'of' is neither"),
         (lambda file: file["cafe"].attrs.__setitem__("device", file.ref), "'device' is neither"),
@@ -321,6 +357,123 @@ def test_sizes_of_other_lengths_are_refused(tmp_path: Path) -> None:
     h5py.h5f.create(name, h5py.h5f.ACC_TRUNC, made).close()
     with pytest.raises(DataError, match="HDF5 whose sizes have 4 bytes; expected 8"):
         Store(tmp_path / "rooms.h5")
+
+
+def test_a_store_behind_something_else_is_refused(make_store: MakeStore) -> None:
+    """HDF5 finds it at 512, 1024, ... and counts its addresses from there."""
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    path.write_bytes(bytes(512) + path.read_bytes())
+    with h5py.File(path) as file:
+        assert list(file) == ["cafe"]
+    with pytest.raises(DataError, match="does not begin as HDF5; if h5jam put something in front"):
+        Store(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="shows which files are open")
+def test_reading_leaves_the_position_in_the_file(make_store: MakeStore) -> None:
+    """A forked process shares it: one would have the bytes that the other asked for."""
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with Store(path) as store:
+        assert store.read(store.recordings("cafe")[0], 0, 64).any()
+        (opened,) = [one for one in Path("/proc/self/fd").iterdir() if one.resolve() == path]
+        assert os.lseek(int(opened.name), 0, os.SEEK_CUR) == 0
+
+
+def test_a_list_of_texts_that_are_all_one_is_not_read(make_store: MakeStore) -> None:
+    """In the file they take 16 bytes each, in memory the whole text each."""
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        file["cafe"].attrs["texts"] = ["a", "b"]
+    with (
+        Store(path) as store,
+        pytest.raises(DataError, match="'texts' is a list of 2 texts; expec"),
+    ):
+        store.about("cafe")
+
+
+def test_notes_that_together_fill_the_memory_are_refused(make_store: MakeStore) -> None:
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        file["cafe"].attrs.update({f"note {number}": "x" * 2**20 for number in range(17)})
+    with Store(path) as store, pytest.raises(DataError, match="attributes have more than 16777216"):
+        store.about("cafe")
+
+
+def test_types_within_types_are_refused_before_h5py_copies_each(make_store: MakeStore) -> None:
+    """A copy of each, of all that is within it: 1,500 levels took 500 MB, 5,000 took 4 GB."""
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    kind = h5py.h5t.NATIVE_INT8
+    for _ in range(1500):
+        kind = h5py.h5t.vlen_create(kind)
+    with h5py.File(path, "r+") as file:
+        del file["cafe/0-0/amplitude"]
+        shape = h5py.h5s.create_simple((64, 6, 1))
+        h5py.h5d.create(file["cafe/0-0"].id, b"amplitude", kind, shape)
+    del kind
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with Store(path) as store, pytest.raises(DataError, match="and type lists; expected real num"):
+        store.recordings("cafe")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "KB"
+
+
+def test_more_time_stamps_than_such_a_file_can_hold_packets_are_refused(
+    make_store: MakeStore,
+) -> None:
+    """Ten million packets of nothing are 12 KB compressed; their time stamps are 80 MB."""
+    path, packets = make_store({"cafe": {0: 1, 1: 1}}), 10**7
+    with h5py.File(path, "r+") as file:
+        group = file["cafe/0-0"]
+        for name, kind, shape in (("amplitude", "u1", (1, 1)), ("timestamps", "f8", ())):
+            del group[name]
+            chunk = (2**20, *shape)
+            made = group.create_dataset(
+                name, (packets, *shape), kind, chunks=chunk, compression="gzip"
+            )
+            zeros = zlib.compress(bytes(2**20 * made.dtype.itemsize))
+            for start in range(0, packets, 2**20):
+                made.id.write_direct_chunk((start, *(0 for _ in shape)), zeros)
+    with Store(path) as store, pytest.raises(DataError, match="10000000 time stamps, 80000000 byt"):
+        store.recordings("cafe")
+
+
+def test_an_unknown_filter_is_named(make_store: MakeStore) -> None:
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        for name, mask in (("0-0", 0), ("1-0", 1)):  # used, and left out
+            values = file[f"cafe/{name}/amplitude"][:]
+            del file[f"cafe/{name}/amplitude"]
+            made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            made.set_chunk(values.shape)
+            made.set_filter(32015, h5py.h5z.FLAG_OPTIONAL, ())
+            space = h5py.h5s.create_simple(values.shape)
+            group = file[f"cafe/{name}"].id
+            dataset = h5py.h5d.create(group, b"amplitude", h5py.h5t.IEEE_F32LE, space, made)
+            dataset.write_direct_chunk((0, 0, 0), values.tobytes(), mask)
+    complaint = "cafe/0-0: amplitude: is compressed with filter 32015, which this HDF5 does not"
+    with Store(path) as store, pytest.raises(DataError, match=complaint):
+        store.recordings("cafe")
+    with h5py.File(path, "r+") as file:
+        del file["cafe/0-0"]
+    with Store(path) as store:
+        assert store.read(store.recordings("cafe")[0], 0, 64).any()
+
+
+def test_labels_and_days_are_no_essays(tmp_path: Path) -> None:
+    values = {"amplitude": np.ones((4, 3, 1), np.float32), "timestamps": np.arange(4.0)}
+    with write_store(tmp_path / "rooms.h5") as store:
+        store.add_room("cafe", synthetic=False, about={})
+        store.add_recording("cafe", "long", label="w" * 200, day="d" * 200, **values)
+        for told, what in (
+            ({"label": "w" * 201}, "label"),
+            ({"label": 1, "day": "d" * 201}, "day"),
+        ):
+            with pytest.raises(DataError, match=f"its {what} .* has 201 letters; expected at most"):
+                store.add_recording("cafe", "longer", **told, **values)
+    with (
+        append_store(tmp_path / "rooms.h5") as appender,
+        pytest.raises(DataError, match=r"cafe/long: its label .* has 201 letters"),
+    ):
+        appender.relabel("cafe", "long", "w" * 201)
 
 
 def test_a_damaged_note_is_found_before_a_store_is_written(make_store: MakeStore) -> None:

@@ -29,7 +29,7 @@ from safetensors import numpy as safetensors_numpy
 
 from fedapa.adaptation import Trained
 from fedapa.answers import Answer, expected_count, median_class, probabilities_of
-from fedapa.errors import DataError, FedapaError, PlanError, nearest
+from fedapa.errors import DataError, FedapaError, PlanError, nearest, one_line
 from fedapa.files import write_bytes
 from fedapa.models.onnx_bytes import wanted_weights
 from fedapa.payload import Array
@@ -483,7 +483,9 @@ def _session(path: Path, graph: bytes, arrays: Mapping[str, Array], widths: tupl
         reason = str(error).splitlines()[0][:200]
         raise DataError(f"{path}: its graph cannot be run ({reason}); make it again") from error
     if (made.get("logits"), made.get("embedding")) != widths:
-        raise DataError(f"{path}: its graph gives {made}; damaged, make it again")
+        raise DataError(
+            f"{path}: its graph gives {one_line(str(made)):.200}; damaged, make it again"
+        )
     return session
 
 
@@ -498,15 +500,19 @@ def read_parts(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
             for name in names:
                 if (kind := file.get_slice(name).get_dtype()) not in _TYPES:
                     raise DataError(
-                        f"{path}: {name} is of type {kind}; expected {', '.join(_TYPES)}: damaged, "
-                        "make it again"
+                        f"{path}: {one_line(name):.80} is of type {kind}; expected "
+                        f"{', '.join(_TYPES)}: damaged, make it again"
                     )
             arrays = {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
-        raise DataError(f"{path}: not a model of fedapa, or damaged ({error})") from error
+        raise DataError(
+            f"{path}: not a model of fedapa, or damaged ({one_line(str(error)):.200})"
+        ) from error
     version = about.get("format") if isinstance(about, dict) else None
     if version != _FORMAT:
-        raise DataError(f"{path}: model format {version!r}, this fedapa reads {_FORMAT}; run again")
+        raise DataError(
+            f"{path}: model format {version!r:.80}, this fedapa reads {_FORMAT}; run again"
+        )
     if about.get("digest") != _digest(arrays):
         raise DataError(f"{path}: its numbers are not those that were saved; make it again")
     return about, arrays

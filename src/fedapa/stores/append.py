@@ -24,6 +24,7 @@ from fedapa.stores.store import (
     Store,
     StoreWriter,
     begin_store,
+    check_length,
     noted,
 )
 from fedapa.windows.labels import Label
@@ -65,6 +66,8 @@ class StoreAppender(StoreWriter):
         Who has been without a label once may have been learned from: it trains and never tests.
         """
         self._check()
+        for text, what in ((label, "label"), (activity, "activity")):
+            check_length(text, what, f"{room}/{name}")
         attributes = self._file[room][name].attrs
         for key in ("label", "activity"):
             if key in attributes:

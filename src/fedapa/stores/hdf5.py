@@ -7,20 +7,17 @@ written in memory, and the error is raised by us, at the next call.
 A file may hold links and datasets that lead to other files, which HDF5 would open, read and even
 write, and shapes that are not backed by values. Both are refused. So are attributes of other types
 than ours: of one that is shorter than its type says, HDF5 reads what lies behind it in memory and
-takes that for pointers. And so are texts in a heap that has no end: HDF5 2.0 looks for it for ever.
-Nothing in h5py tells where the heaps are, and to search a large file for them takes long. So HDF5
-reads through ``_Reading``, which looks at a heap when HDF5 is about to. ``_Disk`` does not: what
-HDF5 wrote a moment ago may be half on the disk. What is in a file before is read with ``_Reading``
-first.
+takes that for pointers. And so are structures that lead back to themselves, which HDF5 2.0 follows
+for ever (structures.py): it reads through ``_Reading``, which looks at them when HDF5 is about to.
+``_Disk`` does not: what HDF5 wrote a moment ago may be half on the disk. What is in a file before
+is read with ``_Reading`` first.
 """
 
 import contextlib
 import io
 import math
-import mmap
 import os
 import shutil
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,8 +25,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fedapa.errors import DataError
+from fedapa.errors import DataError, one_line
 from fedapa.files import aside
+from fedapa.stores.structures import FARTHEST, Structures
 
 __all__ = [
     "attribute",
@@ -37,37 +35,41 @@ __all__ = [
     "check_links",
     "child",
     "is_hdf5",
+    "is_numbers",
     "opened",
     "read_attributes",
     "replaced",
+    "type_of",
+    "what_it_is",
 ]
 
 _SQUEEZED = 1032
 """How many times smaller than its values a compressed chunk can be: what deflate reaches."""
 _LARGEST_CHUNK = 1 << 28
 """Bytes that HDF5 holds in memory to give a single row."""
-_LARGEST_HEAP = 1 << 28
-"""Bytes that HDF5 holds in memory to give a single text."""
-
-
+_LARGEST_ATTRIBUTE = 1 << 24
+"""Bytes of an array of numbers that is noted."""
 _PLAIN = (h5py.h5t.INTEGER, h5py.h5t.FLOAT, h5py.h5t.STRING, h5py.h5t.ENUM)
 """What attributes of ours are; h5py's truth values are an enumeration."""
-
-
-_HEAP = b"GCOL\x01"
-"""How a global heap begins, which has the texts of attributes: its signature and version."""
-_HEAP_HEAD = struct.Struct("<5x3xQ")
-_HEAP_OBJECT = struct.Struct("<H6xQ")
-"""The size of a heap with its head; an object's number, 0 for what is free, and its bytes."""
+_NUMBERS = (h5py.h5t.INTEGER, h5py.h5t.FLOAT)
+"""What values in datasets are."""
+_TYPES = {
+    h5py.h5t.STRING: "text",
+    h5py.h5t.ENUM: "enumeration, e.g. truth values",
+    h5py.h5t.COMPOUND: "compound, e.g. complex numbers",
+    h5py.h5t.VLEN: "lists",
+}
+"""Of the others, what they may be by mistake."""
 _LENGTHS = 8
-"""Bytes of such sizes. A file may say that it has others, and everybody has these."""
+"""Bytes of addresses and sizes. A file may say that it has others, and everybody has these."""
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 def is_hdf5(path: Path) -> bool:
     """Whether there is a file with the first bytes of HDF5, as every store has them."""
     try:
         with path.open("rb") as file:
-            return file.read(8) == b"\x89HDF\r\n\x1a\n"
+            return file.read(8) == _SIGNATURE
     except OSError:
         return False
 
@@ -105,66 +107,27 @@ class _Raw(io.RawIOBase):
         return len(wanted)
 
     def _fill(self, wanted: memoryview) -> None:
-        filled = 0
-        if self._at < self._on_disk():  # an address may be larger than any that can be sought
-            self._file.seek(self._at)
-            while filled < len(wanted) and (read := self._file.readinto(wanted[filled:])):
+        # Not by the file's own position: a forked process shares that.
+        filled, descriptor = 0, self._file.fileno()
+        if self._at <= FARTHEST:
+            while filled < len(wanted) and (
+                read := os.preadv(descriptor, [wanted[filled:]], self._at + filled)
+            ):
                 filled += read
-        wanted[filled:] = bytes(len(wanted) - filled)
+        if filled < len(wanted):
+            wanted[filled:] = bytes(len(wanted) - filled)
 
 
 class _Reading(_Raw):
-    """A file to read; a heap that HDF5 would read for ever is refused as it begins to."""
+    """A file to read; a structure that HDF5 would follow for ever is refused as it begins to."""
 
     def __init__(self, file: io.FileIO) -> None:
         super().__init__(file)
-        # Heaps do not overlap, so a file has no more objects than sixteenths of its bytes. One that
-        # has is made so that reading it takes for ever.
-        self._objects_left = self._on_disk() // _HEAP_OBJECT.size
-        self._heaps_seen: set[int] = set()
+        self._structures = Structures(file.fileno(), str(file.name))
 
     def _fill(self, wanted: memoryview) -> None:
         super()._fill(wanted)
-        if wanted[: len(_HEAP)] == _HEAP:
-            self._check_heap(self._at)
-
-    def _check_heap(self, start: int) -> None:
-        if start in self._heaps_seen or start >= self._on_disk():
-            return
-        self._heaps_seen.add(start)
-        with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            objects = _objects(content, start, self._objects_left)
-        if objects is None:
-            raise DataError(
-                f"{self._file.name}: the heap of its texts at byte {start} has no end, or is "
-                "far too large; damaged: make it again"
-            )
-        self._objects_left -= objects
-
-
-def _objects(content: mmap.mmap, at: int, most: int) -> int | None:
-    """How many objects lead to the end of a heap; None where they do not, or too much is there.
-
-    What is free may have no bytes, which leads nowhere; the bytes of anything else are rounded up
-    to eight, in 64 bits, so that a huge size may become none.
-    """
-    if at + _HEAP_HEAD.size > len(content):
-        return 0
-    (size,) = _HEAP_HEAD.unpack_from(content, at)
-    end = at + size
-    if end > len(content):  # values that look like a heap, or one that HDF5 refuses
-        return 0
-    if size > _LARGEST_HEAP:
-        return None
-    at += _HEAP_HEAD.size
-    objects = 0
-    while at + _HEAP_OBJECT.size <= end:
-        number, length = _HEAP_OBJECT.unpack_from(content, at)
-        objects += 1
-        if length > end - at or not (number or length) or objects > most:
-            return None
-        at += _HEAP_OBJECT.size + -(-length // 8) * 8 if number else length
-    return objects
+        self._structures.check(self._at, wanted)
 
 
 class _Disk(_Raw):
@@ -220,14 +183,20 @@ class _Disk(_Raw):
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[h5py.File]:
     """An HDF5 file to read, closed with all that it holds when the block ends."""
-    with io.FileIO(os.fspath(path)) as file, h5py.File(_Reading(file), "r") as opened:
-        _, lengths = opened.id.get_create_plist().get_sizes()
-        if lengths != _LENGTHS:
-            raise DataError(
-                f"{path}: HDF5 whose sizes have {lengths} bytes; expected {_LENGTHS}, as fedapa "
-                "and h5py write them"
+    with io.FileIO(os.fspath(path)) as file:
+        # HDF5 also looks for it further on, behind a "user block"; all addresses count from there.
+        if os.pread(file.fileno(), len(_SIGNATURE), 0) != _SIGNATURE:
+            raise OSError(
+                "it does not begin as HDF5; if h5jam put something in front, h5unjam takes it away"
             )
-        yield opened
+        with h5py.File(_Reading(file), "r") as opened:
+            for length in opened.id.get_create_plist().get_sizes():
+                if length != _LENGTHS:
+                    raise DataError(
+                        f"{path}: HDF5 whose sizes have {length} bytes; expected {_LENGTHS}, as "
+                        "fedapa and h5py write them"
+                    )
+            yield opened
 
 
 @contextlib.contextmanager
@@ -260,10 +229,10 @@ def check_links(group: h5py.Group, place: str) -> None:
     for name in group:
         kind = group.get(name, getlink=True)
         if not isinstance(kind, h5py.HardLink):
-            target = getattr(kind, "filename", None) or getattr(kind, "path", "?")
+            target = str(getattr(kind, "filename", None) or getattr(kind, "path", "?"))
             raise DataError(
-                f"{place}: '{name}' is a link to {target}; a store holds its recordings itself: "
-                "copy what it should hold into it"
+                f"{place}: '{one_line(name):.80}' is a link to {one_line(target):.80}; a "
+                "store holds its recordings itself: copy what it should hold into it"
             )
 
 
@@ -274,33 +243,74 @@ def child(group: h5py.Group, name: str, kind: type, place: str) -> Any:
         raise DataError(f"{place}: '{name}' is not there; damaged or incomplete")
     entry = group[name]
     if not isinstance(entry, kind):
-        raise DataError(f"{place}: '{name}' is no {kind.__name__.lower()}; not made by fedapa")
+        raise DataError(
+            f"{place}: '{name}' is {what_it_is(type(entry))} and no {kind.__name__.lower()}; not "
+            "made by fedapa"
+        )
     return entry
 
 
-def _is_whole(entry: h5py.h5a.AttrID) -> bool:
+def what_it_is(kind: object) -> str:
+    """An entry of a group in words, by its class."""
+    words = {h5py.Group: "a group", h5py.Dataset: "a dataset", h5py.Datatype: "a named type"}
+    return next((word for known, word in words.items() if kind is known), "something unknown")
+
+
+def _complaint(entry: h5py.h5a.AttrID) -> str | None:
+    """Why an attribute is not to be read; None where it may be."""
     kind, shape = entry.get_type(), entry.shape  # None: it holds nothing
-    plain = shape is not None and kind.get_class() in _PLAIN
-    return plain and entry.get_storage_size() >= math.prod(shape) * kind.get_size()
+    if shape is None or kind.get_class() not in _PLAIN:
+        return "is neither a number nor a text"
+    count, size = math.prod(shape), kind.get_size()
+    if entry.get_storage_size() < count * size:
+        return "is neither a number nor a text, or is cut off"
+    if kind.get_class() == h5py.h5t.STRING and kind.is_variable_str():
+        # All of them may be one text of the heap, which fills the memory once for each.
+        return f"is a list of {count} texts; expected one" if shape else None
+    if count * size > _LARGEST_ATTRIBUTE:
+        return f"has {count * size} bytes; expected at most {_LARGEST_ATTRIBUTE}"
+    return None
 
 
 def read_attributes(attributes: h5py.AttributeManager) -> None:
     """Read what can be read safely; what a heap without an end holds is refused."""
     for name in attributes:
-        if _is_whole(attributes.get_id(name)):
+        if _complaint(attributes.get_id(name)) is None:
             _ = attributes[name]
 
 
 def attribute(attributes: h5py.AttributeManager, name: str, place: str, default: Any = None) -> Any:
-    """An attribute that is a number, a text or an array of them, and whole; else DataError."""
+    """An attribute that is a number, a text or an array of numbers, and whole; else DataError."""
     if name not in attributes:
         return default
-    if not _is_whole(attributes.get_id(name)):
+    if (complaint := _complaint(attributes.get_id(name))) is not None:
         raise DataError(
-            f"{place}: its attribute '{name}' is neither a number nor a text, or is cut off; "
-            "damaged, or not made by fedapa"
+            f"{place}: its attribute '{one_line(name):.80}' {complaint}; damaged, or not "
+            "made by fedapa"
         )
     return attributes[name]
+
+
+def is_numbers(dataset: h5py.Dataset) -> bool:
+    """Whether its values are integers or floats.
+
+    Ask this before the dataset's ``dtype``: types may be nested thousands deep, of which h5py makes
+    a copy for each level.
+    """
+    return dataset.id.get_type().get_class() in _NUMBERS
+
+
+def type_of(dataset: h5py.Dataset) -> str:
+    """What a dataset's values are, in words."""
+    if is_numbers(dataset):
+        return str(dataset.dtype)
+    return _TYPES.get(dataset.id.get_type().get_class(), "other than numbers")
+
+
+def _is_used(dataset: h5py.Dataset, number: int) -> bool:
+    """Whether a filter was there when the first chunk was written; if not, it was left out."""
+    stored = dataset.id.get_num_chunks()
+    return bool(stored) and not dataset.id.get_chunk_info(0).filter_mask >> number & 1
 
 
 def check_dataset(dataset: h5py.Dataset, place: str) -> None:
@@ -316,7 +326,15 @@ def check_dataset(dataset: h5py.Dataset, place: str) -> None:
             f"{place}: is stored in chunks of {chunk} bytes; expected at most {_LARGEST_CHUNK}: "
             "store it in smaller ones, e.g. with h5repack"
         )
-    filtered = dataset.id.get_create_plist().get_nfilters() > 0
+    made = dataset.id.get_create_plist()
+    filters = [made.get_filter(number)[0] for number in range(made.get_nfilters())]
+    for number, code in enumerate(filters):
+        if not h5py.h5z.filter_avail(code) and _is_used(dataset, number):
+            raise DataError(
+                f"{place}: is compressed with filter {code}, which this HDF5 does not have; "
+                "decompress it where it was made, e.g. with h5repack -f NONE"
+            )
+    filtered = bool(filters)
     stored = int(dataset.id.get_storage_size())
     declared = int(np.prod(np.array(dataset.shape, object))) * dataset.dtype.itemsize
     # A compressed dataset may be far smaller than its values, but none of its chunks is missing.

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedapa.csi.capture import packet_rates
-from fedapa.errors import DataError
+from fedapa.errors import DataError, one_line
 from fedapa.files import locked, readable
 from fedapa.interrupts import held_back, uninterrupted
 from fedapa.stores.hdf5 import (
@@ -38,9 +38,12 @@ from fedapa.stores.hdf5 import (
     check_dataset,
     check_links,
     child,
+    is_numbers,
     opened,
     read_attributes,
     replaced,
+    type_of,
+    what_it_is,
 )
 from fedapa.windows.labels import Label, check_name
 from fedapa.windows.recipe import Recipe
@@ -52,6 +55,7 @@ __all__ = [
     "Store",
     "StoreWriter",
     "begin_store",
+    "check_length",
     "noted",
     "refuse_existing",
     "write_store",
@@ -76,6 +80,13 @@ _DAMAGE = (
     ValueError,
 )
 """What h5py raises at damaged bytes."""
+_LONGEST_TEXT = 200
+"""Letters of a label, an activity or a day."""
+_MOST_NOTED = 1 << 24
+"""Bytes of all that is noted in one place; what stands in a file once can be noted many times."""
+_MANY_STAMPS, _STAMPS_OF_FILE = 1 << 26, 10
+"""Bytes of time stamps that are read whatever the size of the file; above, at most so many times
+the file: packets of which each takes less than a byte are none."""
 
 
 @dataclass(frozen=True)
@@ -143,16 +154,19 @@ class Store:
         with self._explaining("the file's own attributes"):
             form = _plain(attribute(self._file.attrs, "format", str(self.path)))
             if not isinstance(form, str) or form != _FORMAT:
-                raise DataError(f"{self.path}: HDF5, but not a fedapa store (format is {form!r})")
+                raise DataError(
+                    f"{self.path}: HDF5, but not a fedapa store (format is {form!r:.80})"
+                )
             version = _plain(attribute(self._file.attrs, "version", str(self.path), 0))
             if not isinstance(version, int) or version != _VERSION:
                 raise DataError(
-                    f"{self.path}: store version {version}, this fedapa reads {_VERSION}"
+                    f"{self.path}: store version {version!s:.80}, this fedapa reads {_VERSION}"
                 )
             if not len(self._file):
                 raise DataError(
                     f"{self.path}: holds no rooms; make another by 'fedapa import' or 'simulate'"
                 )
+        with self._explaining("its rooms"):
             check_links(self._file, str(self.path))
 
     def __enter__(self) -> "Store":
@@ -177,7 +191,7 @@ class Store:
             window = _plain(attribute(self._file.attrs, "window", str(self.path)))
         if window is not None and (not isinstance(window, int) or window < 1):
             raise DataError(
-                f"{self.path}: its attribute 'window' is {window!r}, no number of packets"
+                f"{self.path}: its attribute 'window' is {window!r:.80}, no number of packets"
             )
         return window
 
@@ -187,8 +201,12 @@ class Store:
         """Names of the rooms, sorted."""
         with self._explaining("rooms"):
             for name in self._file:
-                if self._file.get(name, getclass=True) is not h5py.Group:
-                    raise DataError(f"{self.path}: '{name}' is no room but a dataset; not ours")
+                kind = self._file.get(name, getclass=True)
+                if kind is not h5py.Group:
+                    raise DataError(
+                        f"{self.path}: '{one_line(name):.80}' is no room but "
+                        f"{what_it_is(kind)}; not ours"
+                    )
                 check_name(name, f"{self.path}: room")
             return tuple(sorted(self._file))
 
@@ -241,15 +259,15 @@ class Store:
         return child(self._room(room), name, h5py.Group, f"{self.path}: {room}")
 
     def _recording(self, room: str, name: str) -> Recording:
-        place = f"{self.path}: {room}/{name}"
+        place = f"{self.path}: {room}/{one_line(name):.80}"
         group = self._group(room, name)
         part = _check_part(_plain(attribute(group.attrs, "part", place, "")), place)
         label = _label_of(group, part, place)
         what, axes = ("features", 2) if "features" in group else ("amplitude", 3)
         rows = child(group, what, h5py.Dataset, place)
-        if rows.ndim != axes or 0 in rows.shape[1:] or rows.dtype.kind not in "fiu":
+        if rows.ndim != axes or 0 in rows.shape[1:] or not is_numbers(rows):
             raise DataError(
-                f"{place}: {what} of shape {rows.shape} and type {rows.dtype}; "
+                f"{place}: {what} of shape {rows.shape} and type {type_of(rows)}; "
                 "expected real numbers [packets, subcarriers, links] or [windows, features]"
             )
         check_dataset(rows, f"{place}: {what}")
@@ -270,12 +288,19 @@ class Store:
 
     def _check_timestamps(self, group: h5py.Group, *, packets: int, place: str) -> None:
         stamps = child(group, "timestamps", h5py.Dataset, place)
-        if stamps.shape != (packets,) or stamps.dtype.kind != "f":
+        if stamps.shape != (packets,) or not is_numbers(stamps) or stamps.dtype.kind != "f":
             raise DataError(
-                f"{place}: timestamps of shape {stamps.shape} and type {stamps.dtype}; expected "
-                f"seconds of its {packets} packets: make it again"
+                f"{place}: timestamps of shape {stamps.shape} and type {type_of(stamps)}; "
+                f"expected seconds of its {packets} packets: make it again"
             )
         check_dataset(stamps, f"{place}: timestamps")
+        size = 8 * packets
+        if size > _MANY_STAMPS and size > _STAMPS_OF_FILE * self._file.id.get_filesize():
+            raise DataError(
+                f"{place}: {packets} time stamps, {size} bytes, in a file of "
+                f"{self._file.id.get_filesize()} bytes; that many packets take more: damaged, or "
+                "made to fill the memory"
+            )
 
     @uninterrupted
     def read(self, recording: Recording, start: int, stop: int) -> npt.NDArray[np.float32]:
@@ -313,8 +338,15 @@ class Store:
         # h5py speaks of B-trees and symbol tables where a user needs the file and the room.
         try:
             yield
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self.path}: {place}: a name or a text there is not in UTF-8; damaged, or not "
+                "made by fedapa"
+            ) from error
         except _DAMAGE as error:
-            raise DataError(f"{self.path}: {place}: damaged or incomplete ({error})") from error
+            raise DataError(
+                f"{self.path}: {place}: damaged or incomplete ({one_line(str(error)):.200})"
+            ) from error
 
 
 class StoreWriter:
@@ -416,6 +448,8 @@ class StoreWriter:
         self._check()
         place = f"room '{room}', recording '{name}'"
         _check_activity(activity, label, place)
+        for text, what in ((label, "label"), (activity, "activity"), (day, "day")):
+            check_length(text, what, place)
         if label is None and not part:
             part = UNLABELLED
         _check_part(part, place)
@@ -466,16 +500,29 @@ def begin_store(file: h5py.File) -> None:
 
 def noted(attributes: h5py.AttributeManager, place: str) -> dict[str, Any]:
     """Attributes as plain values: numbers, text, and arrays of numbers."""
+    notes: dict[str, Any] = {}
+    size = 0
     try:
-        notes = {name: _plain(attribute(attributes, name, place)) for name in sorted(attributes)}
+        for name in sorted(attributes):
+            value = notes[name] = _plain(attribute(attributes, name, place))
+            size += value.nbytes if isinstance(value, np.ndarray) else len(str(value))
+            if size > _MOST_NOTED:
+                raise DataError(
+                    f"{place}: its attributes have more than {_MOST_NOTED} bytes; expected notes: "
+                    "damaged, or not made by fedapa"
+                )
+    except UnicodeDecodeError as error:
+        raise DataError(f"{place}: a name or a text of its attributes is not in UTF-8") from error
     except _DAMAGE as error:
-        raise DataError(f"{place}: its attributes are damaged ({error})") from error
+        raise DataError(
+            f"{place}: its attributes are damaged ({one_line(str(error)):.200})"
+        ) from error
     for name, value in notes.items():
         numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
         if not isinstance(value, bool | int | float | str) and not numbers:
             raise DataError(
-                f"{place}: its attribute '{name}' is {value!r:.80}; expected a number, a text or "
-                "an array of numbers"
+                f"{place}: its attribute '{one_line(name):.80}' is {value!r:.80}; expected "
+                "a number, a text or an array of numbers"
             )
     return notes
 
@@ -490,7 +537,17 @@ def _plain(value: object) -> object:
 def _text(value: object, name: str, place: str) -> str:
     if not isinstance(value, str) or readable(value) != value:
         raise DataError(f"{place}: its attribute '{name}' is {value!r:.80}; expected text in UTF-8")
+    check_length(value, name, place)
     return value
+
+
+def check_length(text: object, name: str, place: str) -> None:
+    """Labels and days are shown in tables and kept with every window."""
+    if isinstance(text, str) and len(text) > _LONGEST_TEXT:
+        raise DataError(
+            f"{place}: its {name} '{one_line(text[:80])}…' has {len(text)} letters; expected at "
+            f"most {_LONGEST_TEXT}"
+        )
 
 
 def _check_part(part: object, place: str) -> str:
@@ -518,9 +575,9 @@ def _label_of(group: h5py.Group, part: str, place: str) -> Label | None:
         return None
     label = _plain(attribute(group.attrs, "label", place))
     if isinstance(label, bool) or not isinstance(label, int | str):
-        raise DataError(f"{place}: label {label!r} is no count and no text")
+        raise DataError(f"{place}: label {label!r:.80} is no count and no text")
     if isinstance(label, int) and label < 0:
-        raise DataError(f"{place}: label {label!r} is no count and no text")
+        raise DataError(f"{place}: label {label!r:.80} is no count and no text")
     return _text(label, "label", place) if isinstance(label, str) else label
 
 

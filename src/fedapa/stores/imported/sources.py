@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fedapa.csi.reading import format_of
-from fedapa.errors import DataError, nearest
+from fedapa.errors import DataError, nearest, one_line
 from fedapa.files import readable
 from fedapa.stores.hdf5 import is_hdf5
 from fedapa.windows.labels import Label, check_name, choose_rooms
@@ -218,15 +218,17 @@ def sources_by_manifest(path: Path, *, unlabelled: bool = False) -> list[Source]
         raise DataError(f"{path}: has no rows; expected {_EXPECTED}")
     columns = set(rows[0])
     for column in sorted(name for name in columns if header.count(name) > 1):
-        raise DataError(f"{path}: column '{column}' is there twice; which is it?")
+        raise DataError(f"{path}: column '{one_line(column):.80}' is there twice; which is it?")
     for column in sorted(columns - set(_COLUMNS) - {"beyond"}):
-        raise DataError(f"{path}: column '{column}' is unknown; {nearest(column, _COLUMNS)}")
+        raise DataError(
+            f"{path}: column '{one_line(column):.80}' is unknown; {nearest(column, _COLUMNS)}"
+        )
     labels = {"count", "label"} & columns
     if not {"file", "room"} <= columns or (len(labels) != 1 and (labels or not unlabelled)):
         hint = "" if labels or unlabelled else f"; {_HINT}"
         raise DataError(
-            f"{path}: columns are {', '.join(sorted(columns))}; expected file, room, either count "
-            f"or label, and perhaps activity, day, start, end{hint}"
+            f"{path}: columns are {one_line(', '.join(sorted(columns))):.200}; expected file, "
+            f"room, either count or label, and perhaps activity, day, start, end{hint}"
         )
     if "activity" in columns and "count" not in columns:
         raise DataError(
@@ -273,7 +275,9 @@ def _manifest_row(
         raise DataError(f"{place}: start {start:g} is not before end {end:g}")
     file = path.parent / values["file"]
     if not _is_file(file):
-        raise DataError(f"{place}: {values['file']:.200}: no such file beside the manifest")
+        raise DataError(
+            f"{place}: {one_line(values['file']):.200}: no such file beside the manifest"
+        )
     seconds = "" if start is None and end is None else f" {start or 0:g}-{end or 'end'}"
     return Source(
         file,
@@ -299,7 +303,8 @@ def _activity(values: Mapping[str, str], place: str) -> str | None:
     activity = values.get("activity") or None
     if activity is not None and "count" not in values:
         raise DataError(
-            f"{place}: activity '{activity}' without a count; give the count, or leave both empty"
+            f"{place}: activity '{one_line(activity):.80}' without a count; give the count, "
+            "or leave both empty"
         )
     return activity
 
@@ -313,7 +318,10 @@ def _label(told: Mapping[str, str], place: str) -> Label | None:
 
 def _count(text: str, place: str) -> int:
     if not re.fullmatch(r"\d{1,6}", text):
-        raise DataError(f"{place}: count '{text}' is no number of people; use label for categories")
+        raise DataError(
+            f"{place}: count '{one_line(text):.80}' is no number of people; use label "
+            "for categories"
+        )
     return int(text)
 
 
@@ -325,7 +333,7 @@ def _seconds(text: str, column: str, place: str) -> float | None:
     except ValueError:
         value = np.nan
     if not 0 <= value < np.inf:
-        raise DataError(f"{place}: {column} '{text}' is no number of seconds")
+        raise DataError(f"{place}: {column} '{one_line(text):.80}' is no number of seconds")
     return value
 
 
