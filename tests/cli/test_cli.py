@@ -111,6 +111,19 @@ def test_a_run_with_noise_says_at_its_end_what_it_has_cost(
     assert one_sentence(fedapa("run", *openly, code=2)).endswith("nobody could; set rounds")
 
 
+def test_a_run_with_a_defence_names_suspects_at_its_end(
+    make_store: MakeStore, tmp_path: Path
+) -> None:
+    """One of four sends prototypes ten times as long; which one, the seed decides."""
+    store = make_store({name: {0: 3, 1: 3} for name in ("bar", "cafe", "gym", "hall")})
+    lying = ("--set", "attack.kind=scaled", "--set", "attack.share=0.25")
+    flags = (*quick_flags(store, tmp_path / "out"), "--set", "defence=guard", *lying)
+    text = fedapa("run", *flags).stdout.replace("\n", " ")
+    records = (tmp_path / "out" / "rounds.jsonl").read_text().splitlines()
+    (liar,) = json.loads(records[0])["attackers"]
+    assert f"Suspected: room '{liar}' in 2 of 2 rounds; its prototypes are far from" in text
+
+
 def test_what_fits_once_says_so_and_once_for_all_rooms(
     make_store: MakeStore, tmp_path: Path
 ) -> None:

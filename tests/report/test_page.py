@@ -466,11 +466,15 @@ def test_a_report_names_suspected_rooms_and_whether_they_lied(runs: Runs, tmp_pa
     rooms = {room: {**own, "trust": 0.0} for room, own in first["rooms"].items()}
     room = next(iter(rooms))
     line = {**first, "rooms": rooms, "suspects": {room: "it points elsewhere"}}
-    judged = {**runs, place: replace(one, records=[line, {**line, "attackers": [room]}])}
+    note = "exchange 1: the defence cannot compare the weights of any room: that takes three"
+    summary = {**one.summary, "notes": ["exchange 1: another note", note]}
+    records = [line, {**line, "attackers": [room]}]
+    judged = {**runs, place: replace(one, records=records, summary=summary)}
     said = write_report(tmp_path / "one", made.results([made.setting()]), judged).read_text()
     assert "Rooms that lie or are suspected" in said
     assert f"attackers by its plan (): {room}" in said
     assert "in 2 of 2 rounds (an attacker of this experiment: yes): it points elsewhere" in said
+    assert note in said
 
 
 def test_equal_reports_have_equal_bytes(runs: Runs, tmp_path: Path) -> None:
