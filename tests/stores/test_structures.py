@@ -12,6 +12,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pytest
 
 from fedapa.stores.hdf5 import opened
 from fedapa.stores.store import Store
@@ -198,6 +199,22 @@ def test_values_that_look_like_a_tree_or_names_are_values(make_store: MakeStore)
     with Store(path) as store:
         for one in store.recordings("cafe"):
             assert store.timestamps(one)[0] in start
+
+
+def test_where_the_system_reads_by_position_alone_the_same_is_read(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows has no preadv."""
+    path = make_store({"cafe": {0: 2, 1: 1}})
+
+    def values() -> list[np.ndarray]:
+        with Store(path) as store:
+            return [store.read(one, 0, one.shape[0]) for one in store.recordings("cafe")]
+
+    usual = values()
+    monkeypatch.delattr("os.preadv")
+    for ours, theirs in zip(values(), usual, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_small_values_that_look_like_headers_are_values(tmp_path: Path) -> None:

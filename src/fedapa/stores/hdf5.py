@@ -27,7 +27,7 @@ import numpy as np
 
 from fedapa.errors import DataError, one_line
 from fedapa.files import aside
-from fedapa.stores.structures import FARTHEST, Structures
+from fedapa.stores.structures import FARTHEST, Structures, read_at
 
 __all__ = [
     "attribute",
@@ -107,11 +107,10 @@ class _Raw(io.RawIOBase):
         return len(wanted)
 
     def _fill(self, wanted: memoryview) -> None:
-        # Not by the file's own position: a forked process shares that.
         filled, descriptor = 0, self._file.fileno()
         if self._at <= FARTHEST:
             while filled < len(wanted) and (
-                read := os.preadv(descriptor, [wanted[filled:]], self._at + filled)
+                read := read_at(descriptor, wanted[filled:], self._at + filled)
             ):
                 filled += read
         if filled < len(wanted):
@@ -185,7 +184,7 @@ def opened(path: Path) -> Iterator[h5py.File]:
     """An HDF5 file to read, closed with all that it holds when the block ends."""
     with io.FileIO(os.fspath(path)) as file:
         # HDF5 also looks for it further on, behind a "user block"; all addresses count from there.
-        if os.pread(file.fileno(), len(_SIGNATURE), 0) != _SIGNATURE:
+        if not is_hdf5(path):
             raise OSError(
                 "it does not begin as HDF5; if h5jam put something in front, h5unjam takes it away"
             )

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from fedapa.errors import DataError
 
-__all__ = ["FARTHEST", "Structures"]
+__all__ = ["FARTHEST", "Structures", "read_at"]
 
 FARTHEST = 1 << 62
 """An address beyond every file, and none that the system would not take."""
@@ -72,6 +72,20 @@ _LAYOUT, _FURTHER, _SYMBOLS = 0x08, 0x10, 0x11
 _IN_CHUNKS = 2
 
 
+def read_at(descriptor: int, into: memoryview, start: int) -> int:
+    """Fill ``into`` with the bytes of a file from an address on; how many there were.
+
+    Not by the file's own position, which a forked process shares; but for Windows, which has
+    neither.
+    """
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [into], start)
+    os.lseek(descriptor, start, os.SEEK_SET)
+    held = os.read(descriptor, len(into))
+    into[: len(held)] = held
+    return len(held)
+
+
 class Structures:
     """What was seen of the structures of one file; ``check`` refuses what has no end."""
 
@@ -117,7 +131,10 @@ class Structures:
 
     def _bytes(self, start: int, length: int) -> bytes:
         """Of the file; fewer where it ends, and none where no file can be."""
-        return os.pread(self._descriptor, length, start) if start <= FARTHEST else b""
+        if start > FARTHEST:
+            return b""
+        held = bytearray(length)
+        return bytes(held[: read_at(self._descriptor, memoryview(held), start)])
 
     # ---- heaps of texts ------------------------------------------------------------------------
 
