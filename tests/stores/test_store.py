@@ -274,6 +274,23 @@ def test_what_is_not_as_documented_is_named(
                 store.read(recording, 0, 1)
 
 
+def test_numbers_that_32_bits_cannot_hold_are_infinite_without_a_warning(
+    make_store: MakeStore,
+) -> None:
+    path = make_store({"cafe": {0: 1, 1: 1}})
+    with h5py.File(path, "r+") as file:
+        take = file["cafe/0-0"]
+        values = take["amplitude"][:].astype(np.float64)
+        values[0, 0, 0], values[1, 0, 0] = 1e300, 1e38
+        del take["amplitude"]
+        take["amplitude"] = values
+        take["amplitude"].attrs["scale"] = 1e3
+    with Store(path) as store:
+        read = store.read(store.recordings("cafe")[0], 0, 3)
+    assert np.isposinf(read[:2, 0, 0]).all()
+    assert np.isfinite(read[2]).all()
+
+
 @pytest.mark.parametrize(("number", "size"), [(0, 0), (1, 2**64 - 16), (1, 2**40)])
 def test_a_heap_of_texts_without_an_end_is_refused_and_not_read_for_ever(
     make_store: MakeStore, number: int, size: int

@@ -306,7 +306,8 @@ class Store:
     def read(self, recording: Recording, start: int, stop: int) -> npt.NDArray[np.float32]:
         """Rows [start, stop) of a recording, as float32 in physical units."""
         place = f"{recording.room}/{recording.name}"
-        with self._explaining(place):
+        # What is too large for 32 bits is infinite, and its windows are left out and counted.
+        with self._explaining(place), np.errstate(over="ignore", invalid="ignore"):
             group = self._group(recording.room, recording.name)
             what = "features" if recording.is_features else "amplitude"
             rows = child(group, what, h5py.Dataset, f"{self.path}: {place}")
@@ -327,7 +328,7 @@ class Store:
     def timestamps(self, recording: Recording) -> npt.NDArray[np.float64]:
         """[packets] seconds."""
         place = f"{recording.room}/{recording.name}"
-        with self._explaining(place):
+        with self._explaining(place), np.errstate(over="ignore", invalid="ignore"):
             group = self._group(recording.room, recording.name)
             packets = recording.shape[0]
             self._check_timestamps(group, packets=packets, place=f"{self.path}: {place}")
