@@ -191,6 +191,7 @@ def test_weights_that_two_rooms_have_are_the_others_where_one_is_not_trusted() -
     known = {"a": "rare", "liar": "rare", **dict.fromkeys("bcd", "counter")}
     made = defend(GUARD, uploads, known, {})
     assert list(made.suspects) == ["liar"]
+    assert made.alone == {"weights": ["a"]}, "the liar's do not count as they came"
     assert made.uploads["liar"]["weights"]["bias"].tolist() == [0.0]  # type: ignore[index,call-overload,union-attr]
     assert made.uploads["a"]["weights"]["bias"].tolist() == [0.0]  # type: ignore[index,call-overload,union-attr]
 
@@ -210,6 +211,17 @@ def test_steps_are_not_counted_from_where_a_mean_was_before_it_was_lost_sight_of
     first = defend(GUARD, uploads, nets(uploads), {})
     assert len(first.memory["ended"]) == 1  # type: ignore[arg-type]
     two = {room: uploads[room] for room in "ab"}
+    assert not defend(GUARD, two, nets(two), first.memory).memory["ended"]
+    other = dict.fromkeys("abc", "other")
+    assert len(defend(GUARD, uploads, other, first.memory).memory["ended"]) == 2  # type: ignore[arg-type]
+    both = {"bias": np.ones(2, np.float32), "more": np.ones(2, np.float32)}
+    apart = {
+        **{room: {"weights": both} for room in "abc"},
+        "d": {"weights": {"bias": both["bias"]}},
+    }
+    first = defend(GUARD, apart, nets(apart), {})
+    assert len(first.memory["ended"]) == 2  # type: ignore[arg-type]
+    two = {room: apart[room] for room in "ab"}
     assert not defend(GUARD, two, nets(two), first.memory).memory["ended"]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fedapa.stores.hdf5 import opened
-from fedapa.stores.store import Store
+from fedapa.stores.store import Store, write_store
 from tests.conftest import MakeStore
 
 READS = """
@@ -218,17 +218,47 @@ def test_where_the_system_reads_by_position_alone_the_same_is_read(
 
 
 def test_small_values_that_look_like_headers_are_values(tmp_path: Path) -> None:
-    """Of version 1, 9 messages and 4 GB long; what follows are messages of no bytes. To follow each
-    to the end of the file would use up all messages that it can have."""
+    """Of version 1 with 9 messages and 4 GB long; and with 3 messages and a link to it, of which
+    the first is empty and ends where the message of another header begins that leads to its chunks,
+    and the third is not there."""
     path = tmp_path / "rooms.h5"
     with h5py.File(path, "w") as file:
         for number in range(300):
             values = np.zeros(64, np.uint16)
             values[:6] = [1, 9, 0, 0, 65535, 65535]
             file[f"{number}"] = values
-        file["zeros"] = np.zeros(100_000, np.uint8)
-    with opened(path) as file:
-        assert all(file[f"{number}"][:2].tolist() == [1, 9] for number in range(300))
+        file["like"] = np.zeros(64, np.uint16)
+        file["zeros"] = np.zeros(30_000, np.uint8)
+        file.create_dataset("chunks", data=np.ones(100), chunks=(10,))
+    with h5py.File(path) as file:
+        like = file["like"].id.get_offset()
+        header = h5py.h5o.get_info(file["chunks"].id).addr
+    message = path.read_bytes().index(b"\x08\0\x18\0", header)
+    with h5py.File(path, "r+") as file:
+        apart = message - (like + 16 + 8)
+        file["like"][:10] = [1, 3, 1, 0, apart + 8 + 8 + 24, 0, 0, 0, 0, apart]
+    for names in (["chunks", "like"], ["like", "chunks"]):
+        with opened(path) as file:
+            assert [float(file[name][:].sum()) for name in names] == [
+                {"chunks": 100.0, "like": float(2 * apart + 8 + 8 + 24 + 5)}[name] for name in names
+            ]
+            assert all(file[f"{number}"][:2].tolist() == [1, 9] for number in range(300))
+
+
+def test_stores_of_small_whole_numbers_are_read(tmp_path: Path) -> None:
+    """Hundreds of takes that begin with all kinds of numbers, many of them with 1 and 0."""
+    draw = np.random.default_rng(0)
+    for number, kind in enumerate((np.int16, np.uint8, np.uint16)):
+        path = tmp_path / f"{number}.h5"
+        takes = [draw.integers(0, 4, (40, 2, 2)).astype(kind) for _ in range(150)]
+        with write_store(path) as store:
+            store.add_room("cafe", synthetic=False, about={})
+            for place, take in enumerate(takes):
+                name, stamps = f"{place:03d}", np.arange(40) / 100
+                store.add_recording("cafe", name, label=0, amplitude=take, timestamps=stamps)
+        with Store(path) as store:
+            read = [store.read(one, 0, 40) for one in store.recordings("cafe")]
+        np.testing.assert_array_equal(read, takes)
 
 
 def test_a_group_that_leads_to_a_tree_of_chunks_is_refused(make_store: MakeStore) -> None:

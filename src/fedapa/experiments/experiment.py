@@ -295,6 +295,8 @@ def refuse_untitled(name: str, plan: Plan, *more: str) -> None:
         more: further keys, of sections: "algorithm.minimum_samples".
     """
     asked, usual = plan.document(), Plan(algorithm=plan.algorithm["name"]).document()
+    if plan.defence is not None and not plan.defence.is_on:
+        del asked["defence"]
 
     def value(document: Mapping[str, Any], key: str) -> Any:
         section, _, word = key.partition(".")

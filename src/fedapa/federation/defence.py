@@ -186,7 +186,7 @@ def defend(
         _move(how, part, told)
         if isinstance(part, _Weights):
             ended[part.name] = part.ended
-    _forget_small(found, nets, ended)
+    _forget_unseen(found, nets, parts, ended)
     alone = _alone(uploads, told)
     _silence(found, nets, told)
     _tell(how, told)
@@ -217,9 +217,12 @@ def defend(
 
 
 def _alone(uploads: Mapping[str, Payload], told: Mapping[str, _Told]) -> dict[str, list[str]]:
-    """By kind, weights or prototypes: rooms that sent some, none of which three rooms have."""
+    """By kind, weights or prototypes: rooms that sent some, none of which three rooms have.
+
+    Not those that are known for liars by something else: what they send does not count as it came.
+    """
     found: dict[str, list[str]] = {}
-    for room in sorted(uploads):
+    for room in sorted(room for room in uploads if room not in told or told[room].trust):
         compared = told[room].compared if room in told else set()
         for what in _kinds(uploads[room]) - compared:
             found.setdefault(what, []).append(room)
@@ -236,11 +239,22 @@ def _kinds(upload: Payload) -> set[str]:
     return kinds
 
 
-def _forget_small(found: "_Found", nets: Mapping[str, str], ended: dict[str, Value]) -> None:
-    """Where fewer than three rooms' weights are merged, nobody here sees where the round ends."""
-    for name, rooms, _ in _groups(found, nets):
-        if len(rooms) < _FEWEST:
-            ended.pop(name, None)
+def _forget_unseen(
+    found: "_Found",
+    nets: Mapping[str, str],
+    parts: "Sequence[_Weights | _Sets]",
+    ended: dict[str, Value],
+) -> None:
+    """Forget where nets stood that were merged in this round without being compared.
+
+    Fewer than three rooms sent them, or other rooms share their arrays than before: nobody here
+    sees where the round ends.
+    """
+    merged = {net for net, _, _ in _holders_of_weights(found, nets)}
+    seen = {part.name for part in parts if isinstance(part, _Weights)}
+    for name in [name for name in ended if name not in seen]:
+        if name.rpartition(" ")[0] in merged:
+            del ended[name]
 
 
 # ---- who points elsewhere -----------------------------------------------------------------------
@@ -587,20 +601,14 @@ def _weights(found: _Found, nets: Mapping[str, str], ended: Tree) -> Iterator[_W
 
     Rooms of equal nets are one part. A net with one array more has all others in common still.
     """
-    for name, rooms, paths in _groups(found, nets):
-        if len(rooms) >= _FEWEST:
-            yield _Weights(name, rooms, paths, found, cast(Tree, ended.get(name, {})))
-
-
-def _groups(
-    found: _Found, nets: Mapping[str, str]
-) -> Iterator[tuple[str, tuple[str, ...], list[str]]]:
-    """Arrays that the same rooms have: a name for them, the rooms, and their paths."""
-    groups: dict[tuple[str, tuple[str, ...]], list[tuple[str, tuple[int, ...]]]] = {}
+    parts: dict[tuple[str, tuple[str, ...]], list[tuple[str, tuple[int, ...]]]] = {}
     for (net, path, shape), rooms in sorted(_holders_of_weights(found, nets).items()):
-        groups.setdefault((net, tuple(rooms)), []).append((path, shape))
-    for (net, together), arrays in sorted(groups.items()):
-        yield f"{net} {digest(repr(arrays).encode())}", together, [path for path, _ in arrays]
+        if len(rooms) >= _FEWEST:
+            parts.setdefault((net, tuple(rooms)), []).append((path, shape))
+    for (net, together), arrays in sorted(parts.items()):
+        name = f"{net} {digest(repr(arrays).encode())}"
+        paths = [path for path, _ in arrays]
+        yield _Weights(name, together, paths, found, cast(Tree, ended.get(name, {})))
 
 
 def _holders_of_weights(

@@ -18,7 +18,6 @@ structures, or the size of a heap, which values are not by chance.
 
 import os
 import struct
-from collections.abc import Iterator
 
 from fedapa.errors import DataError
 
@@ -55,17 +54,18 @@ _MOST_AXES = 32
 """Of a dataset; the key of a chunk has a number for each, and one more."""
 _CHUNK_WIDTH = 32
 """Half of the children that a node of chunks has at most, where the file does not say it."""
+_NOWHERE = (1 << 64) - 1
 
 _HEADER_1, _HEADER_2, _FURTHER_2 = b"\x01\0", b"OHDR\x02", b"OCHK"
 """How the header of a group or dataset begins in both versions, and where the second goes on."""
 _HEADER_READ = 512
 """Bytes that HDF5 reads of a header at first."""
-_HEADER_COUNTS = struct.Struct("<2xHII")
-"""Of version 1: messages, links to it, bytes of the first messages."""
+_HEADER_1_HEAD = struct.Struct("<xBHIII")
+"""Of version 1: nothing, messages, links to it, bytes of the first messages, nothing."""
 _MOST_LINKS = 1 << 16
-_FEW_MESSAGES = 64
-"""Of what is hardly a header."""
-_MESSAGE_1, _MESSAGE_2 = struct.Struct("<HHB3x"), struct.Struct("<BHB")
+_LAST_KIND = 0x20
+"""No type of a message is larger."""
+_MESSAGE_1, _MESSAGE_2 = struct.Struct("<HHBBBB"), struct.Struct("<BHB")
 """Type, size and flags of a message in a header."""
 _LAYOUT, _FURTHER, _SYMBOLS = 0x08, 0x10, 0x11
 """Types of messages: where values are, where the header goes on, where the tree of a group is."""
@@ -235,7 +235,8 @@ class Structures:
         """The lengths of keys by which a node has so many bytes.
 
         Keys of chunks have a number for each axis, and how many axes there are is not told in a
-        node. How many children it has room for is told once for the file: mostly one length fits.
+        node. How many children it has room for is told once for the file; where that is not known,
+        several lengths may fit, and then nobody knows which numbers are addresses.
         """
         if kind == _GROUPS:
             possible, width = range(_GROUP_KEY, _GROUP_KEY + 1), None
@@ -248,15 +249,17 @@ class Structures:
             children, rest = divmod(length - _TREE_HEAD.size - key, key + _ADDRESS.size)
             if not rest and (children == 2 * width if width else children % 2 == 0 < children):
                 keys.append(key)
-        return keys
+        return keys if len(keys) == 1 else []
 
     def _width_of_chunks(self) -> int | None:
-        """Half of the children of a node of chunks; None where it is told in many ways."""
-        head = self._bytes(0, 26)
-        version = head[8] if len(head) == 26 else 0
+        """Half of the children of a node of chunks; None where it is told elsewhere."""
+        head = self._bytes(0, 28)
+        version = head[8] if len(head) == 28 else 0
         if version == 1:
             return int.from_bytes(head[24:26], "little")
-        return _CHUNK_WIDTH if version == 0 else None
+        if version > 1 and _ADDRESS.unpack_from(head, 20)[0] != _NOWHERE:
+            return None
+        return _CHUNK_WIDTH
 
     def _check_siblings(self, start: int, *, kind: int, level: int) -> None:
         """Walking to the right from here never comes back; each node is walked over once."""
@@ -288,7 +291,7 @@ class Structures:
 
         HDF5 looks at the type of a tree when it reads it, and not when it has it in memory.
         """
-        for kind, data in self._messages(start):
+        for kind, data in self._messages(start) or ():
             expected, at = _GROUPS, 0
             if kind == _LAYOUT:
                 expected, at = _CHUNKS, _place_of_chunks(data)
@@ -308,48 +311,45 @@ class Structures:
                         "again"
                     )
 
-    def _messages(self, start: int) -> Iterator[tuple[int, bytes]]:
-        """Types of the messages in a header, and their first bytes.
+    def _messages(self, start: int) -> list[tuple[int, bytes]] | None:
+        """Messages of a header that lead to trees: their types and first bytes.
 
-        Values may well begin as headers of version 1 do. Whose numbers no header has is followed a
-        few messages far, and what is found there is not held against the file.
+        Small values may well begin as headers of version 1 do, by 1 and 0, and go on as null
+        messages do, by zeros. So all of such a header has to be as HDF5 writes it; None where it is
+        not.
         """
         head = self._bytes(start, 40)
         if len(head) < 40:
-            return
-        first, form, skipped = start + 16, _MESSAGE_1, 0
-        count, links, length = _HEADER_COUNTS.unpack_from(head)
-        usual = count > 0 and 0 < links <= _MOST_LINKS and first + length <= self._size()
-        if head[:5] == _HEADER_2:
-            usual = True
+            return None
+        old = head[:5] != _HEADER_2
+        if old:
+            reserved, count, links, length, gap = _HEADER_1_HEAD.unpack_from(head)
+            first, form, skipped, most = start + 16, _MESSAGE_1, 0, count
+            if reserved or gap or not count or not 0 < links <= _MOST_LINKS:
+                return None
+        else:
             flags = head[5]
             width, at = 1 << (flags & 3), 6 + 16 * bool(flags & 0x20) + 4 * bool(flags & 0x10)
             length = int.from_bytes(head[at : at + width], "little")
             first, form, skipped = start + at + width, _MESSAGE_2, 2 * bool(flags & 4)
-        chunks, followed, few = [(first, first + length)], {first}, _FEW_MESSAGES
+            most = self._messages_left
+        leading: list[tuple[int, bytes]] = []
+        seen, chunks, followed = 0, [(first, first + length)], {first}
         for at, end in chunks:
             known, known_from = b"", at
-            while at + form.size + skipped <= end:
+            while at + form.size + skipped <= end and seen < most:
                 if at + form.size + skipped + 16 > known_from + len(known):
                     known, known_from = self._bytes(at, min(end - at, 4096)), at
                     if len(known) < form.size:  # it was made shorter meanwhile
                         break
-                kind, size, _ = form.unpack_from(known, at - known_from)
+                kind, size, _, *reserved_too = form.unpack_from(known, at - known_from)
+                if old and (kind > _LAST_KIND or size % 8 or any(reserved_too)):
+                    return None
                 at += form.size + skipped
-                if not usual:
-                    few -= 1
-                    if not few:
-                        return
-                elif self._messages_left > 0:
-                    self._messages_left -= 1
-                else:
-                    raise DataError(
-                        f"{self._name}: the header of a group or dataset at byte {start} shares "
-                        "bytes with others; damaged: make it again"
-                    )
+                seen += 1
                 data = known[at - known_from : at - known_from + min(size, 16)]
                 if kind in (_LAYOUT, _SYMBOLS):
-                    yield kind, data
+                    leading.append((kind, data))
                 elif kind == _FURTHER and len(data) == 16:
                     further, length = struct.unpack("<QQ", data)
                     if further not in followed:
@@ -358,6 +358,17 @@ class Structures:
                         edge = 4 if self._bytes(further, 4) == _FURTHER_2 else 0
                         chunks.append((further + edge, further + length - edge))
                 at += size
+            if old and at != end:
+                return None
+        if old and seen != count:
+            return None
+        self._messages_left -= seen
+        if self._messages_left <= 0:
+            raise DataError(
+                f"{self._name}: the header of a group or dataset at byte {start} shares bytes with "
+                "others; damaged: make it again"
+            )
+        return leading
 
 
 def _place_of_chunks(layout: bytes) -> int:
