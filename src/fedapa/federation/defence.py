@@ -656,7 +656,8 @@ class _Sets:
             if len(mine) > 1:
                 scores[room] = cosines_of_classes(prototypes[room, mine], centre[mine])
             elif len(mine) == 1:
-                usual = centre[shared].mean(axis=0) * (shared.sum() > 1)  # (D,)
+                several = shared.sum() > 1
+                usual = centre[shared].mean(axis=0) if several else np.zeros_like(centre[0])  # (D,)
                 scores[room] = cosines(prototypes[room, mine] - usual, centre[mine[0]] - usual)[0]
         yield _Seen(self.what, scores, gone=True)
 

@@ -306,7 +306,7 @@ class Store:
     def read(self, recording: Recording, start: int, stop: int) -> npt.NDArray[np.float32]:
         """Rows [start, stop) of a recording, as float32 in physical units."""
         place = f"{recording.room}/{recording.name}"
-        # What is too large for 32 bits is infinite, and its windows are left out and counted.
+        # What is too large for 32 bits is infinite: a bad window, as data.bad_windows has it.
         with self._explaining(place), np.errstate(over="ignore", invalid="ignore"):
             group = self._group(recording.room, recording.name)
             what = "features" if recording.is_features else "amplitude"

@@ -13,7 +13,8 @@ lead down by one level or to the right, never twice to one place, and structures
 bytes of the file. Trees of version 2 and fractal heaps are not looked at.
 
 Values may begin like a structure. They are refused only where their numbers also are addresses of
-structures, or the size of a heap, which values are not by chance.
+structures, the size of a heap, or a header from its first message to its last, which values are not
+by chance.
 """
 
 import os
